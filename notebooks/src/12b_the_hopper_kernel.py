@@ -389,9 +389,9 @@ reveal("ex12b_deadlock")
 # One line of the loop seems to come too early: it waits for the next $K$ before the wait for $O$. But the assembler would pull the wait for $O$ above the exponentials, and it moves nothing across this `mbarrier.wait`. Here is the loop's machine code as it is, and with that line moved to the head of the loop. (A product is eight instructions.)
 
 # %%
-def in_machine_code(module):
+def in_machine_code(made):
     words = {"HGMMA": "product", "WARPGROUP.DEPBAR": "wait", "MUFU.EX2": "exponential"}
-    found = [word for line in compiled(module, 128).sass.splitlines() for name, word in words.items() if name in line]
+    found = [word for line in made.sass.splitlines() for name, word in words.items() if name in line]
     runs = [(word, len(list(run))) for word, run in itertools.groupby(found)]
     parts = [part for word, n in runs for part in ([word] * n if word == "wait" else [f"{n} {word}s"])]
     return ", ".join(parts[3:7])                       # the loop of one consumer: behind the first S
@@ -403,7 +403,8 @@ moved = [("    mbarrier.wait(K_full.index(1 % SLOTS), 1 // SLOTS % 2, pred=end >
          (issue, f"        mbarrier.wait(K_full.index(slot), j // SLOTS % 2)\n{issue}")]
 with tempfile.TemporaryDirectory() as folder:
     for name, module in {"as it is": hopper_overlap, "moved": variant(hopper_overlap, moved, folder)}.items():
-        print(f"{name:9} {in_machine_code(module)}; {compiled(module, 128).warnings or 'no warnings'}")
+        made = compiled(module, 128)
+        print(f"{name:9} {in_machine_code(made)}; {made.warnings or 'no warnings'}")
 
 # %% [markdown]
 # With the wait for $K$ moved, both products are waited for before the exponentials begin. Are the results still right? The tests have a stand-in for Gluon that runs a kernel's own lines on the CPU, a Python thread for each warpgroup. `outcome` changes lines, runs the kernel there, and compares with float64.
