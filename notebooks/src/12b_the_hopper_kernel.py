@@ -156,7 +156,7 @@ reveal("ex12b_ring")
 print(excerpt(hopper_ring.KERNEL, "for j in range(0, end)", "V_full.index(slot), V_s.index(slot))"))
 
 # %% [markdown]
-# You know the waits and the slots by now. The other lines, and two from before the loop:
+# The lines that are new, and two from before the loop:
 #
 # | line | meaning |
 # |---|---|
@@ -562,7 +562,7 @@ print(*[hopper_stand_in.kernels.first_words.place(tile, 256, 2, 128, 128, True) 
 show(hopper_persistent.launch, hopper_words.launch_tiles)
 
 # %% [markdown]
-# `described` makes TMA's descriptor, `operator.index` an integer of a `constexpr`. The softmax takes the maximum before it scales, so `positive_scale` moves a negative sign to $Q$. Without a mask all tiles are equally long, and `together` is 1. `temporary` makes the counter, a zero in HBM, anew in each call. `programs_at_a_time` gives each SM one program of 8 warps.
+# `described` makes TMA's descriptor, `operator.index` an integer of a `constexpr`. The softmax takes the maximum before it scales, so `positive_scale` moves a negative sign to $Q$. Without a mask all tiles are equally long, and `together` is 1. `temporary` makes the counter, a zero in HBM, anew in each call. `programs_at_a_time` gives each SM one program of 8 warps. `checked_forward` checks a call, with `why_not`, and launches the kernel.
 #
 # Watch the phases in the player: they count on from tile to tile. (This program leaves out overlap and turns, which stay as they were.)
 
@@ -605,7 +605,7 @@ figures.speeds_beside(recorded, {f"{last}, {what}": what for what in CHANGES}, l
 #
 # ### From the last rung to the operator
 #
-# `flash_attention` runs `flashlab/operator/hopper_forward.py`, which is this kernel and what a model needs beside it:
+# `flash_attention` runs `flashlab/operator/hopper_forward.py`, this kernel and what a model needs:
 #
 # | what it adds | why |
 # |---|---|
@@ -623,7 +623,7 @@ figures.speeds_beside(recorded, {last: None}, "fa2_hopper_forward")
 # %% [markdown]
 # ### Change it
 #
-# Now change the kernel. `judge` runs the changed lines on CPU threads, with a causal mask, and asks the compiler.
+# `judge` runs the changed lines on CPU threads, with a causal mask, and asks the compiler.
 
 # %%
 def judge(lines, *head_dims):
