@@ -11,6 +11,7 @@ import importlib
 import inspect
 import itertools
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -19,9 +20,10 @@ from unittest import mock
 
 import torch
 
-from flashlab import ladder
+from flashlab import ladder, oracle
 from flashlab.kernels import plans
 from flashlab.kernels.launch import empty
+from flashlab_course.bench.parts import variant
 
 PATIENCE = 20                          # seconds until a wait counts as a deadlock
 
@@ -332,6 +334,13 @@ def edited(function, *changes):
     return found[function.__name__]
 
 
+def changed(module, changes):
+    """A rung of the ladder with some of its lines changed, upon the stand-in. changes: (old, new), ..."""
+    names = {"flashlab.kernels.gluon_adapter": adapter(), "flashlab.kernels.hopper_words": kernels.first_words}
+    with tempfile.TemporaryDirectory() as folder, mock.patch.dict(sys.modules, names):
+        return variant(module, changes, folder)
+
+
 # ---- runs
 
 
@@ -408,6 +417,17 @@ def run_rung(module, Q, K, V, causal):
     grid, arguments = module.launch(Q, K, V, O, L, causal=causal, scale=Q.shape[-1] ** -0.5)
     run_kernel(module.KERNEL, grid[0], arguments)
     return O, L
+
+
+def outcome(module, changes, causal=True):
+    """What a rung with some of its lines changed computes from 640 queries and keys of two heads, in words."""
+    Q, K, V, _ = inputs(640, 640, 64, 1, 2, 1)
+    try:
+        O, L = run_rung(changed(module, changes), Q, K, V, causal)
+    except AssertionError as stopped:
+        return str(stopped)
+    nans = f"NaN in {int(O.isnan().any(-1).sum())} of {O[..., 0].numel()} rows; " if O.isnan().any() else ""
+    return nans + str(oracle.judge(O, L, Q, K, V, causal=causal))
 
 
 def run_backward(monkeypatch, Q, K, V, O, dO, L, causal, choice, scale=None, **few):

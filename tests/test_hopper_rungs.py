@@ -13,7 +13,7 @@ pytest.importorskip("triton.experimental.gluon", reason="triton with Gluon is no
 import hopper_stand_in  # noqa: E402
 from hopper_stand_in import edited, inputs, kernels, run_rung  # noqa: E402
 
-from flashlab.kernels import launch  # noqa: E402
+from flashlab.kernels import hopper_persistent, launch  # noqa: E402
 from flashlab_course.bench import hopper  # noqa: E402
 from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all  # noqa: E402
 
@@ -63,6 +63,22 @@ def test_a_wrong_line_is_seen(monkeypatch, name):
         assert "deadlock" in str(error) or "barrier" in str(error)
     else:
         assert not oracle.judge(O, L, Q, K, V, causal=True).ok
+
+
+CHANGED = {                            # lines of the last rung, and what its outcome says
+    "nothing": ([], "ok"), "a third stage": ([("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(3)")], "ok"),
+    "one slot": ([("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(1)")], "deadlock: "),
+    "a first block that consumer 0 sees nothing of": ([("KEYS = gl.constexpr(128)", "KEYS = gl.constexpr(64)")],
+                                                      "NaN in 640 of 1280 rows; WRONG"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_becomes_of_a_change(monkeypatch, name):
+    """Chapter 12b asks for these, and shows what each does: fails if a learner's change is not what runs."""
+    monkeypatch.setattr(hopper_stand_in, "PATIENCE", 1)
+    lines, words = CHANGED[name]
+    assert hopper_stand_in.outcome(hopper_persistent, lines).startswith(words)
 
 
 REFUSED = {"N_q = N_k, a multiple of 128": inputs(130, 130, 64), "contiguous": inputs(128, 128, 64, 1, 2, 2),

@@ -43,13 +43,13 @@ def fetch_when_free(T, row, T_s, full, free, j):
 
 @jit
 def lay_down(place, number):
-    """One number in shared memory, written by one warp."""
+    """Write one number to shared memory, by one warp. Each of its 32 threads holds a copy."""
     place.store(gl.full([1], number, gl.int32, gl.BlockedLayout([1], [32], [1], [0])))
 
 
 @jit
 def look_at(place):
-    """That number, read by four warps."""
+    """That number, read by four warps. gl.max makes a plain number of the tile of one."""
     return gl.max(place.load(gl.BlockedLayout([1], [32], [4], [0])), 0)
 
 
@@ -79,7 +79,7 @@ def producer(Q, K, V, tiles, signals, counter, how_many, N, group, together, cau
 
 @jit
 def issue_scores(me: gl.constexpr, Q_i, K_j):
-    """Start S = Q K^T when it is this consumer's turn, and pass the turn on."""
+    """Start S = Q K^T when it is this consumer's turn, and pass the turn on. The last time, nobody takes it."""
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, KEYS, 16])
     zeros = gl.zeros([ROWS, KEYS], gl.float32, layout)
     sync(TURN + me, 256)                               # the threads of both: the other arrives, this one waits
@@ -161,7 +161,7 @@ def hopper_persistent_kernel(Q, K, V, O, L, counter, scale, how_many, N, group, 
     K_s = gl.allocate_shared_memory(K.dtype, [SLOTS] + K.block_shape, K.layout)
     V_s = gl.allocate_shared_memory(V.dtype, [SLOTS] + V.block_shape, V.layout)
     O_s = gl.allocate_shared_memory(O.dtype, [CONSUMERS] + O.block_shape, O.layout)
-    number = gl.allocate_shared_memory(gl.int32, [1], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    number = gl.allocate_shared_memory(gl.int32, [1], gl.SwizzledSharedLayout(1, 1, 1, [0]))   # 1, 1, 1: no swizzle
     tiles = (Q_s, K_s, V_s, O_s, number)
     full = (mbarriers(CONSUMERS, 1), mbarriers(SLOTS, 1), mbarriers(SLOTS, 1))
     signals = full + (mbarriers(1, CONSUMERS), mbarriers(SLOTS, CONSUMERS), mbarriers(SLOTS, CONSUMERS))

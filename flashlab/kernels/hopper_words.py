@@ -23,7 +23,7 @@ TILE = 128                                             # queries of a program's 
 
 @jit
 def mbarriers(number: gl.constexpr, count: gl.constexpr):
-    """New mbarriers, each of which waits for `count` arrivals a phase."""
+    """New mbarriers, 8 bytes each, one below the other. Each waits for `count` arrivals a phase."""
     new = gl.allocate_shared_memory(gl.int64, [number, 1], mbarrier.MBarrierLayout())
     for n in gl.static_range(number):
         mbarrier.init(new.index(n), count=count)
@@ -41,7 +41,7 @@ def release(free):
 def sync(barrier, threads: gl.constexpr):
     """Wait at a named barrier until this many threads have come: those that wait there and those that have arrived."""
     gl.inline_asm_elementwise("bar.sync $1, $2; mov.u32 $0, $1;", "=r,r,r", [barrier, threads],
-                              dtype=gl.int32, is_pure=False, pack=1)
+                              dtype=gl.int32, is_pure=False, pack=1)       # the mov: it must return a number
 
 
 @jit
@@ -65,7 +65,8 @@ def fetch(source, where, full, target):
 def place(tile, N, together, rows: gl.constexpr, keys: gl.constexpr, causal: gl.constexpr):
     """A tile's head, its first query row, and how many blocks of keys it sees.
 
-    `together` heads at a time, and of all of them the last rows first: causal ones see most keys.
+    Heads go in groups of `together`, whose K and V fit into the L2 cache at the same time. In a group the last rows of
+    all heads come first: under a causal mask they see most keys, and a long tile should not come last.
     """
     blocks = N // rows
     row = tile % (together * blocks) // together
@@ -96,7 +97,7 @@ def hide_future(S, first_row, first_key):
 
 @jit
 def scaled_rows(x, alpha):
-    """x with each row multiplied by its alpha."""
+    """x with each row multiplied by its alpha. The layout changes from rows of S to rows of x: the same threads."""
     return x * gl.convert_layout(alpha, gl.SliceLayout(1, x.type.layout))[:, None]
 
 
@@ -125,7 +126,8 @@ def why_not(Q, K, V, **options):
 def launch_tiles(Q, K, V, O, L, *, causal, scale, rows, keys, num_warps=4, **options):
     """The grid and the arguments of a rung that has a program for each tile of 128 queries.
 
-    rows: of Q and O that TMA copies at a time; keys: of K and V. All heads' rows lie one below the other.
+    rows: of Q and O that TMA copies at a time; keys: of K and V. TMA sees a matrix with all heads' rows one below the
+    other. num_warps: of the launch itself, which become consumer 0. group: query heads that share a head of K and V
     """
     Q, scale = positive_scale(Q, scale)
     (B, H, N, d), group = Q.shape, Q.shape[1] // K.shape[1]

@@ -9,9 +9,9 @@
 # %% [markdown]
 # # 12b · The Hopper kernel
 #
-# **You will be able to** explain a Hopper kernel line by line, run its signals on a simulator, find its deadlocks, change it, and say what the kernel that beats the vendor's library has beyond it.
+# **You will be able to** explain a Hopper kernel line by line, run its signals on a simulator, find its deadlocks, change it, and say what `flash_attention`'s kernel has beyond it.
 #
-# **You need** chapters 06 and 12. · **Five sittings** of 30 to 60 minutes, 145 of these minutes for seven exercises · **runs on** CPU or GPU; Triton, so Linux
+# **You need** chapters 06 and 12. · **Eight sittings** of 25 to 35 minutes with seven exercises · **runs on** CPU or GPU; Triton, so Linux
 #
 # In chapter 12 the compiler decides when a tile is copied and when a product is waited for. Here the kernel says it itself, in Gluon, the language below Triton. Six rungs lead from chapter 12's TMA kernel to the Hopper kernel, one idea a rung. Most of these ideas are signals between warps, and signals can be tried without a GPU, on a small simulator.
 
@@ -25,12 +25,13 @@ if import_triton() is None:
     skip_the_rest("This chapter needs Triton.")
 
 # %%
+import inspect
 import itertools
 import tempfile
 
 import torch
 
-from flashlab.kernels import hopper_consumers, hopper_overlap, hopper_persistent, hopper_producer, hopper_ring, hopper_turns
+from flashlab.kernels import hopper_consumers, hopper_overlap, hopper_persistent, hopper_producer, hopper_ring, hopper_turns, hopper_words
 from flashlab.ladder import HOPPER_RUNGS
 from flashlab.operator import hopper_backward_pipeline
 from flashlab_course import bench, figures
@@ -38,7 +39,7 @@ from flashlab_course.bench.hopper import CHANGES
 from flashlab_course.bench.parts import variant
 from flashlab_course.check import check
 from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_for
-from flashlab_course.figures.chapter_12 import gains, share_of
+from flashlab_course.figures.chapter_12 import share_of
 from flashlab_course.gpu import warp_programs
 from flashlab_course.gpu.occupancy import occupancy
 from flashlab_course.gpu.warps import Ring, fetch, first_error, simulate, softmax, wait, wgmma, wgmma_wait
@@ -56,7 +57,7 @@ rungs = {"fa2_tma_forward": None} | dict.fromkeys(one.name for one in HOPPER_RUN
 figures.speeds_beside(recorded, rungs, "sdpa_cudnn")
 
 # %% [markdown]
-# The way up is not even. The first two rungs are slower than the compiler's kernel (except the ring at $d = 64$ without a mask). They lay the ground for the later ones. The chapter promises a gain only where this table shows one. (Compare numbers within a table. Chapter 12's are of an earlier run.)
+# The first two rungs are slower than the compiler's kernel, except the ring at $d = 64$ without a mask. (Compare numbers within a table: chapter 12's are of an earlier run.)
 #
 # ## Sitting 1 · Copies that report back (35 minutes)
 #
@@ -91,7 +92,7 @@ my_expected_bytes = None
 said = compare("bytes of a block of keys", my_expected_bytes, torch.empty(128, 128, dtype=torch.bfloat16).nbytes)
 
 # %% [markdown]
-# In the simulator a program is a Python generator. Each `yield` asks the machine for something and goes on when the machine allows it. Step through this one: the column *full* shows the phase, and what is still to come before it ends.
+# In the simulator a program is a Python generator. Each `yield` asks the machine for something, and waits until it is granted. Step through this one: the column *full* shows the phase, and what is still to come before it ends.
 
 # %%
 def one_tile(K):
@@ -105,7 +106,7 @@ def one_tile(K):
 play_warps(simulate({"warpgroup": one_tile(Ring("K", slots=1))}))
 
 # %% [markdown]
-# A GPU says nothing about a forgotten wait: the product reads whatever lies there. The machine does say it. This cell goes wrong on purpose.
+# A GPU says nothing about a forgotten wait: the product reads whatever lies there. The machine complains. This cell goes wrong on purpose.
 
 # %%
 def without_a_wait(K):
@@ -149,22 +150,34 @@ reveal("ex12b_ring")
 #
 # ### All warps in step
 #
-# The first rung is `flashlab/kernels/hopper_ring.py`. Its eight warps share 128 query rows and do everything together: load, wait, multiply, wait, softmax. Here is its loop.
+# The first rung is `flashlab/kernels/hopper_ring.py`. Its eight warps share 128 query rows and do everything together: load, wait, multiply, wait, softmax:
 
 # %%
 print(excerpt(hopper_ring.KERNEL, "for j in range(0, end)", "V_full.index(slot), V_s.index(slot))"))
 
 # %% [markdown]
-# You know the waits and the slots by now. The remaining words:
+# The lines that are new, and two from before the loop:
 #
 # | line | meaning |
 # |---|---|
+# | `allocate_shared_memory(K.dtype, [SLOTS] + K.block_shape, K.layout)` | `K` is TMA's descriptor: `block_shape` is its tile, $[128, d]$, and `layout` swizzles the tile as `wgmma` reads it |
+# | `gl.constexpr`, `gl.static_range` | a value known to the compiler; a loop that it unrolls |
 # | `K_s.index(slot).permute((1, 0))` | the tile in that slot, read as $K^\top$; nothing is moved |
 # | `use_acc=False` | start from zero instead of adding to `zeros` |
 # | `wgmma_wait(0, deps=[S])` | wait until no product is under way; `S` may be used from here on |
 # | `thread_barrier()` | all warps have read the slot: only now may TMA overwrite it |
-# | `scaled_rows(O_i, alpha)` | the rescaling of chapter 03, before the product adds to it |
 #
+# What is not Gluon's own comes from `flashlab/kernels/hopper_words.py`. These two make and use the signals:
+
+# %%
+def show(*helpers):
+    for one in helpers:
+        print(inspect.getsource(getattr(one, "fn", one)).removeprefix("@jit\n").rstrip())
+
+
+show(hopper_words.mbarriers, hopper_words.fetch)
+
+# %% [markdown]
 # The same program in the simulator. Look at the bars: the tensor cores stand idle in every softmax.
 
 # %%
@@ -180,7 +193,7 @@ play_warps(simulate({"all warps": warp_programs.in_step(K, V, 4)}, threads={"all
 figures.holders()
 
 # %% [markdown]
-# Four threads share a row. That is why the maximum of a row costs two exchanges between threads, and the sum another two; everything else in the softmax stays within a thread.
+# Four threads share a row. So a row's maximum costs two exchanges between threads, and its sum two more; the rest of the softmax stays within a thread.
 #
 # **Predict** how many registers of 32 bits a thread needs for $S$: 128 rows and 128 columns in float32, on eight warps.
 
@@ -192,11 +205,26 @@ warps, threads_of_a_warp = 8, 32
 said = compare("registers for S", my_registers_of_S, 128 * 128 // (warps * threads_of_a_warp))
 
 # %% [markdown]
-# $O$ takes as many at $d = 128$, and $P$ in 16 bits half as many. This is most of what a thread may have (255), and it decides the shapes of all kernels in this chapter.
+# $O$ takes as many at $d = 128$, and $P$ in 16 bits half as many. This is most of the 255 that a thread may have, and decides the shapes of all kernels here.
 #
-# $P$ becomes the left operand of the next product. `DotOperandLayout(0, O_layout, 2)` is the layout of a left operand in registers: with 16-bit numbers every thread already holds what it must hand in, so `convert_layout` moves nothing between threads.
-#
-# At the end, $O$ goes through shared memory to HBM by TMA. TMA may overtake what the threads have just written to shared memory; `fence()` forbids that. `tma.store_wait(0)` waits until TMA has read the tile, so that its place may be used again.
+# Three helpers compute with such tiles. `SliceLayout(1, layout)` has one number a row, in each of the four threads that share it; `SliceLayout(0, layout)` has one a column.
+
+# %%
+show(hopper_words.softmax, hopper_words.hide_future, hopper_words.scaled_rows)
+
+# %% [markdown]
+# $P$ becomes the left operand of the next product. `DotOperandLayout(0, O_layout, 2)` is the layout of a left operand in registers: with 16-bit numbers every thread already holds what it must hand in, so `convert_layout` moves nothing between threads. The compiled loop shows it: two rows a thread, two exchanges for each maximum and each sum, and these eight are all:
+
+# %%
+def compiled(module, d, causal=False):                 # for an H100: 16 heads, N = 4096
+    T, L = torch.empty(1, 16, 4096, d, dtype=torch.bfloat16, device="meta"), torch.empty(1, 16, 4096, device="meta")
+    return compile_for(module.KERNEL, module.launch(T, T, T, T, L, causal=causal, scale=d**-0.5)[1], 90)
+
+
+print(compiled(hopper_ring, 128).ptx.count("shfl.sync.bfly"), "exchanges")
+
+# %% [markdown]
+# At the end, $O$ goes through shared memory to HBM by TMA. TMA may overtake what the threads have just written to shared memory; `fence()` forbids that. `tma.store_wait(0)` waits until TMA has read the tile, so that its place may be used again. `/ LOG2_E` makes a natural logarithm of $L$ in base 2.
 
 # %%
 print(excerpt(hopper_ring.KERNEL, "Q_s.store", "store_wait"))
@@ -215,7 +243,7 @@ reveal("ex12b_layout")
 #
 # *End of sitting 2.*
 #
-# ## Sitting 3 · Warps with different jobs (60 minutes)
+# ## Sitting 3 · Warps with different jobs (30 minutes)
 #
 # ### A warp that only loads
 #
@@ -224,9 +252,10 @@ reveal("ex12b_layout")
 # %%
 print(excerpt(hopper_producer.fetch_when_free, "def fetch_when_free", "T_s.index(slot)"))
 print(excerpt(hopper_producer.producer, "for j", "V_full, V_free, j)"))
+show(hopper_words.release)                             # the consumer's side
 
 # %% [markdown]
-# The consumer's side of it is `release(free)`: the threads of a consumer meet, and one of them arrives for all. The parity is `phase ^ 1`, the other one: before use $u$ the producer needs phase $u - 1$ of `free` to be over. Before the first use nobody has read anything. On a new barrier `wait(free, 1)` returns at once, as if a phase $-1$ had ended. With the consumer's parity the kernel would hang at the first block. This cell goes wrong on purpose.
+# The producer waits for the other parity, `phase ^ 1`: before use $u$ it needs phase $u - 1$ of `free` to be over. Before the first use nobody has read anything. On a new barrier `wait(free, 1)` returns at once, as if a phase $-1$ had ended. With the consumer's parity the kernel would hang at the first block. This cell goes wrong on purpose.
 
 # %%
 def hopeful_producer(K, V, end):
@@ -250,21 +279,14 @@ play_warps(simulate({"producer": warp_programs.producer(K, V, 4), "consumer": wa
 # %% [markdown]
 # ### Two consumers
 #
-# One consumer of eight warps still waits as a whole. The third rung has two consumers, warpgroups of 64 query rows each. They share every $K$ and $V$ that arrives, and each goes at its own pace: while one computes exponentials, the other's products can run.
+# One consumer of eight warps still waits as a whole. The third rung has two consumers, warpgroups of 64 query rows each. They share $K$ and $V$, and each goes at its own pace: while one computes exponentials, the other's products can run.
 
 # %%
 print(changes(hopper_producer.attend, hopper_consumers.attend))
 
 # %% [markdown]
-# **Predict** how many arrivals the barrier `free` of a slot must count now.
-
-# %%
-my_arrivals = None
-
-# %%
-said = compare("arrivals at free", my_arrivals, int(hopper_consumers.CONSUMERS))
-
-# %% [markdown]
+# So `free` is made by `mbarriers(SLOTS, CONSUMERS)`, for two arrivals.
+#
 # **Exercise: when may the producer overwrite?** ([exercises/ex12b_overwrite.py](../exercises/ex12b_overwrite.py), 25 minutes). Write the consumer's part: two consumers read each tile, and one may skip it.
 
 # %%
@@ -274,9 +296,13 @@ check("ex12b_overwrite")
 reveal("ex12b_overwrite")
 
 # %% [markdown]
-# ### Registers change hands
+# **Takeaway.** A producer runs ahead as far as its ring allows, with the other parity; `free` counts both consumers.
 #
-# An SM has 65,536 registers. The program is launched with 384 threads: two consumers of 128, and the producer's warp, which Triton fills up to a warpgroup, because registers change hands by warpgroups. Each thread begins with 168 registers, $65536 / 384$ rounded down to a multiple of 8. The producer needs few. `setmaxnreg` lets its warpgroup give registers away: it keeps 24 a thread.
+# *End of sitting 3.*
+#
+# ## Sitting 4 · Registers change hands (30 minutes)
+#
+# An SM has 65,536 registers. The program is launched with 384 threads: two consumers of 128, and the producer's warp, which Triton fills up to a warpgroup, because registers change hands by warpgroups. Each thread begins with 168 registers, $65536 / 384$ rounded down to a multiple of 8. The producer needs few. With `setmaxnreg` its warpgroup gives registers away, and keeps 24 a thread.
 #
 # **Predict** how many registers a thread of the two consumers can have then.
 
@@ -284,11 +310,6 @@ reveal("ex12b_overwrite")
 my_registers_of_a_consumer = None
 
 # %%
-def compiled(module, d, causal=False):                 # for an H100: 16 heads, N = 4096
-    T, L = torch.empty(1, 16, 4096, d, dtype=torch.bfloat16, device="meta"), torch.empty(1, 16, 4096, device="meta")
-    return compile_for(module.KERNEL, module.launch(T, T, T, T, L, causal=causal, scale=d**-0.5)[1], 90)
-
-
 at_launch, kept, warpgroup = compiled(hopper_consumers, 128).registers, 24, 128
 left = (at_launch * 3 * warpgroup - kept * warpgroup) // (2 * warpgroup)
 said = compare("registers of a consumer's thread", my_registers_of_a_consumer, left)
@@ -306,13 +327,13 @@ check("ex12b_registers")
 reveal("ex12b_registers")
 
 # %% [markdown]
-# What does the record say? The producer alone gains nothing over the ring, and loses at several sizes. Two consumers gain:
+# In the record the producer alone gains nothing over the ring, and loses at several sizes. Two consumers gain, except at $d = 64$ without a mask:
 
 # %%
 figures.speeds_beside(recorded, {"hopper_producer_forward": None, "hopper_consumers_forward": None}, "hopper_ring_forward")
 
 # %% [markdown]
-# The exception is instructive: at $d = 64$ without a mask the simple ring is ahead. An SM has 65,536 registers. **Predict** how many programs of 256 threads fit into an SM at 128 registers a thread, and how many at 132.
+# **Predict** how many programs of 256 threads fit into an SM's registers at 128 a thread, and how many at 132.
 
 # %%
 my_programs = {128: None, 132: None}
@@ -325,19 +346,18 @@ for d, causal in itertools.product((64, 128), (False, True)):
     print(f"d = {d:3}, {'causal' if causal else 'full  '}: {ring.registers} registers, {ring.shared_bytes:,} bytes: {fit.blocks} on an SM")
 
 # %% [markdown]
-# Two programs on one SM do for each other what two consumers do: one multiplies while the other computes exponentials. At $d = 64$ the mask costs four registers, and with them the second program. (Compiled here; the times were recorded with an older Triton.)
+# At $d = 64$ the mask costs four registers, and with them the second program. Two programs on an SM can hide each other's waiting, as two consumers do. This may be why the ring is ahead; nobody has measured it. (The record's Triton is older, and may give other registers.)
 #
-# **Takeaway.** A producer runs ahead as far as its ring allows, with the other parity. Two consumers at their own pace hide each other's waiting; `free` counts both.
+# **Takeaway.** The producer gives registers to the consumers. A kernel that needs few may get a second program on each SM instead.
 #
-# *End of sitting 3.*
+# *End of sitting 4.*
 #
-# ## Sitting 4 · Products under the softmax (50 minutes)
+# ## Sitting 5 · Products under the softmax (25 minutes)
 #
 # ### Issue early, wait late
 #
 # A consumer still waits for each product right after issuing it. But $S$ of the *next* block does not depend on this softmax. The fourth rung issues $S_{j}$ and then $O \mathrel{+}= P_{j-1} V_{j-1}$, waits for $S_j$ alone, and computes the softmax of block $j$ while the product for $O$ may still run.
-
-# %% [markdown]
+#
 # `wgmma_wait(n)` returns when at most $n$ of the warpgroup's products are under way; products end in the order in which they were issued. **Predict** $n$ for the line that must have $S$ and leaves $O$'s product alone.
 
 # %%
@@ -349,7 +369,7 @@ said = compare("products that may still be under way", my_n, len(issued) - 1 - i
 print(excerpt(hopper_overlap.attend, "for j in range(1, end)", "O_i = scaled_rows(O_i, alpha)"))
 
 # %% [markdown]
-# `pred` switches a wait off: behind the last block there is no next $K$. The first $S$ and the last $O$ stand outside the loop. The keys are walked from the last block to the first. A tile has 128 queries and a block 128 keys, so a causal mask cuts one block only: it comes first, before the loop, and the loop needs no mask.
+# `pred` switches a wait off: behind the last block there is no next $K$. The first $S$ and the last $O$ stand outside the loop. Keys are walked from the last block to the first. A tile has 128 queries and a block 128 keys, so a causal mask cuts one block only. It comes before the loop, which needs no mask.
 
 # %%
 K, V = Ring("K", slots=2, readers=2), Ring("V", slots=2, readers=2)
@@ -366,25 +386,12 @@ check("ex12b_deadlock")
 reveal("ex12b_deadlock")
 
 # %% [markdown]
-# Without the wait the softmax would read an $S$ that is not there. This cell goes wrong on purpose.
+# One line of the loop seems to come too early: it waits for the next $K$ before the wait for $O$. But the assembler would pull the wait for $O$ above the exponentials, and it moves nothing across this `mbarrier.wait`. Here is the loop's machine code as it is, and with that line moved to the head of the loop. (A product is eight instructions.)
 
 # %%
-def impatient(K):
-    yield fetch(K, 0, 0)
-    yield wait(K.full[0], 0)
-    yield wgmma(K, 0, 0)
-    yield softmax(0)                                   # no wgmma_wait
-
-
-print(simulate({"warpgroup": impatient(Ring("K", slots=1))}).error)
-
-# %% [markdown]
-# One line of the loop looks useless: the wait for the next $K$ (`mbarrier.wait`) stands *before* the wait for $O$ (`wgmma_wait(0)`), though nothing needs that $K$ yet. The assembler would pull `wgmma_wait(0)` above the exponentials. It does not move it across this `mbarrier.wait`, so the line holds it down. Here is what becomes of the loop in machine code as it is, and with the wait for $K$ at the head of the loop, where one would put it. (Eight instructions make one of these products.)
-
-# %%
-def in_machine_code(module):
+def in_machine_code(made):
     words = {"HGMMA": "product", "WARPGROUP.DEPBAR": "wait", "MUFU.EX2": "exponential"}
-    found = [word for line in compiled(module, 128).sass.splitlines() for name, word in words.items() if name in line]
+    found = [word for line in made.sass.splitlines() for name, word in words.items() if name in line]
     runs = [(word, len(list(run))) for word, run in itertools.groupby(found)]
     parts = [part for word, n in runs for part in ([word] * n if word == "wait" else [f"{n} {word}s"])]
     return ", ".join(parts[3:7])                       # the loop of one consumer: behind the first S
@@ -396,15 +403,36 @@ moved = [("    mbarrier.wait(K_full.index(1 % SLOTS), 1 // SLOTS % 2, pred=end >
          (issue, f"        mbarrier.wait(K_full.index(slot), j // SLOTS % 2)\n{issue}")]
 with tempfile.TemporaryDirectory() as folder:
     for name, module in {"as it is": hopper_overlap, "moved": variant(hopper_overlap, moved, folder)}.items():
-        print(f"{name:9} {in_machine_code(module)}")
+        made = compiled(module, 128)
+        print(f"{name:9} {in_machine_code(made)}; {made.warnings or 'no warnings'}")
 
 # %% [markdown]
-# With the wait for $K$ moved, both products are waited for before the exponentials begin. The results are the same, and nothing warns. Only the machine code shows that the overlap is gone. What that costs is measured in sitting 5, as *both products before the softmax*.
+# With the wait for $K$ moved, both products are waited for before the exponentials begin. Are the results still right? The tests have a stand-in for Gluon that runs a kernel's own lines on the CPU, a Python thread for each warpgroup. `outcome` changes lines, runs the kernel there, and compares with float64.
+
+# %%
+import sys
+
+sys.path.append(flashlab.__path__[0] + "/../tests")
+import hopper_stand_in
+
+for name, lines in {"as it is": [], "moved": moved}.items():
+    print(f"{name:9} {hopper_stand_in.outcome(hopper_overlap, lines)}")
+
+# %% [markdown]
+# Both are right, and nothing warns. Only the machine code shows that the overlap is gone. Sitting 8 shows what that costs, as *both products before the softmax*.
 #
-# ### Take turns
+# **Takeaway.** Issue a product as early as its operands allow, and wait for it as late as its result allows.
 #
-# Two consumers may ask for products at the same moment, and then compute exponentials at the same moment. The fifth rung makes them alternate, with *named barriers*. A program has sixteen; they count threads. `sync(barrier, threads)` arrives and waits until so many threads have come; `arrive(barrier, threads)` arrives and goes on.
+# *End of sitting 5.*
 #
+# ## Sitting 6 · Take turns (30 minutes)
+#
+# Two consumers may ask for products at the same moment, and then compute exponentials together. The fifth rung makes them alternate, with *named barriers*. A program has sixteen; they count threads. `arrive` arrives and goes on; `sync` arrives and waits until enough threads have come. Gluon has no word for them, so these are instructions in assembly: `$1` is the barrier, `$2` the number of threads, each `r` a register. `is_pure=False`: the compiler must not drop a line whose result nobody uses.
+
+# %%
+show(hopper_words.sync, hopper_words.arrive)
+
+# %% [markdown]
 # **Predict** how many threads the barrier must count, if one consumer waits there and the other arrives when it passes the turn on.
 
 # %%
@@ -423,7 +451,7 @@ check("ex12b_pass_the_turn")
 reveal("ex12b_pass_the_turn")
 
 # %% [markdown]
-# The kernel's lines. Before the first tile consumer 1 arrives once, so that consumer 0 has the first turn; from then on each `sync` meets the other's `arrive`.
+# The kernel's lines. `TURN = 12`: Triton itself uses the first few of the sixteen barriers. Before the first tile consumer 1 arrives once, so that consumer 0 has the first turn; from then on each `sync` meets the other's `arrive`.
 
 # %%
 print(excerpt(hopper_turns.issue_scores, "sync(", "return S"))
@@ -437,6 +465,20 @@ consumers = {f"consumer {me}": warp_programs.consumer_in_turn(me, K, V, 3) for m
 play_warps(simulate({"producer": warp_programs.producer(K, V, 3)} | consumers))
 
 # %% [markdown]
+# Nobody waits for the last turn that consumer 1 passes on. How many threads are left at the two barriers?
+
+# %%
+def in_turn(stages, begins=0):
+    K, V = Ring("K", slots=stages, readers=2), Ring("V", slots=stages, readers=2)
+    takers = {f"consumer {me}": warp_programs.consumer_in_turn(me ^ begins, K, V, 9) for me in (0, 1)}
+    return {"producer": warp_programs.producer(K, V, 9)} | takers
+
+
+print("barrier: (threads left, times opened)", simulate(in_turn(2)).named)
+
+# %% [markdown]
+# Consumer 1's last arrival stays. It is harmless: named barriers end with their program.
+#
 # Both rungs in the record, each against the rung before it:
 
 # %%
@@ -446,7 +488,7 @@ figures.speeds_beside(recorded, {"hopper_overlap_forward": None}, "hopper_consum
 figures.speeds_beside(recorded, {"hopper_turns_forward": None}, "hopper_overlap_forward")
 
 # %% [markdown]
-# This step pays at $d = 128$ and not at $d = 64$. One reason may be that a block has half the FLOPs in products there and as many exponentials, so there is less to hide them under. At $d = 128$ turns gain less than overlap. Why not more, nobody has taken apart.
+# Overlap pays at $d = 128$ and not at $d = 64$, and at $d = 128$ turns gain less than overlap. Nobody has measured why.
 #
 # How busy are the tensor cores in the simulator, with all durations at their mean? The simulator knows the order of things; it is no model of speed.
 
@@ -469,17 +511,17 @@ figures.bars(shares, f"Simulated tensor cores work {min(shares.values()):.0f} to
              "Modelled: flashlab_course.gpu.warps, 8 blocks, every duration at its mean.", "% of the time")
 
 # %% [markdown]
-# **Takeaway.** Issue a product as early as its operands allow, and wait for it as late as its result allows. Check in the record, not in the simulator, whether it paid.
+# **Takeaway.** A turn is passed on when the product has been issued. Check in the record, not in the simulator, whether it paid.
 #
-# *End of sitting 4.*
+# *End of sitting 6.*
 #
-# ## Sitting 5 · Programs that stay (40 minutes)
+# ## Sitting 7 · Programs that stay (30 minutes)
 #
 # ### A counter hands out tiles
 #
-# So far a program computes one tile of 128 queries and ends. The next one starts with an empty ring: nothing runs beside its first copies, nor beside the last stores of the program before it. In the last rung one program per SM stays, and takes tile after tile. While the consumers finish one tile, the producer already loads the next.
+# So far a program computes one tile and ends. The next one starts with an empty ring, and nothing runs beside its first copies. In the last rung one program per SM stays, and takes tile after tile. While the consumers finish one, the producer already loads the next.
 #
-# Which tile comes next? Causal tiles have different lengths. **Predict**, for two SMs and tiles of 4, 3, 2 and 1 blocks of keys: when is the last one done if SM 0 takes the first and third tile and SM 1 the second and fourth, and when if whoever is free takes the next?
+# Causal tiles have different lengths. **Predict** for two SMs and tiles of 4, 3, 2 and 1 blocks of keys: when is the last one done if SM 0 takes the first and third and SM 1 the others, and when if whoever is free takes the next?
 
 # %%
 my_ends = {"fixed": None, "counter": None}
@@ -492,26 +534,37 @@ ends = {"fixed": max(sum(lengths[0::2]), sum(lengths[1::2])), "counter": max(fre
 said = compare("when the last SM is done", my_ends, ends, "blocks")
 
 # %% [markdown]
-# A counter in HBM does the second: a producer that needs a tile adds one to it. The answer takes a while to come back, so the producer asks for the next tile before it loads this one. It lays the tile's number down beside $Q$, and the signals for $Q$ serve for both.
+# A counter in HBM does the second: a producer that needs a tile adds one to it. The answer takes a while to come back, so the producer asks for the next tile before it loads this one. It lays the tile's number down beside $Q$.
 
 # %%
 print(excerpt(hopper_persistent.producer, "while tile < how_many", "n, turn, tile"))
 
 # %% [markdown]
-# What else is new in `flashlab/kernels/hopper_persistent.py`:
+# A program's first tile is its own number, `program_id`; the counter hands out those from `num_programs` on. Of the threads that run `expect` or `arrive`, one acts. `n` counts the blocks of all tiles so far, because the rings go on where the tile before has left them. $Q$ has one slot, so there `turn`, the number of tiles, gives the phase.
+
+# %%
+show(hopper_persistent.lay_down, hopper_persistent.look_at, hopper_words.place)
+
+# %% [markdown]
+# `BlockedLayout([1], [32], [1], [0])` is a layout in registers: 1 number a thread, 32 threads a warp, 1 warp, along axis 0. Of a single number each thread holds a copy. `SwizzledSharedLayout(1, 1, 1, [0])` is the number's layout in shared memory: pieces of 1 number, phases of 1 row, 1 phase, so nothing is swizzled.
 #
-# | line | meaning |
-# |---|---|
-# | `gl.num_programs(0) + gl.atomic_add(counter, 1)` | a program's first tile is its own number; the counter hands out the rest |
-# | `lay_down(number, tile)`, `look_at(number)` | one number written to shared memory by the producer and read by a consumer; `gl.max` makes a plain number of a tile of one |
-# | `mbarrier.expect`, `mbarrier.arrive` | one thread acts for all that run the line, so it is one arrival |
-# | `mbarrier.arrive(Q_full.index(me), count=1)` at the end | no bytes to come: the arrival alone ends the phase, and consumers find $-1$ |
-# | `place(tile, N, together, …)` | a tile's head, first row and number of blocks, the tiles of `together` heads side by side |
-# | `gl.SliceLayout(1, S_layout)` | one number a row of $S$, held by each of the four threads that share the row; for $O$ it is the same threads |
-# | `TURN = 12` | named barriers 12 and 13; Triton uses the first few of the sixteen itself |
-# | `programs_at_a_time(Q, 8)` | as many programs as the GPU has SMs |
+# **Why do consumers see the number?** No barrier counts its bytes. But in PTX arriving at an mbarrier is a *release*, and waiting there an *acquire*: what a thread wrote before it arrived is visible to all who have waited for that phase. The thread that runs `expect` on `Q_full` has stored the number before. `Q_free` works the same way backwards: after their last $S$ both consumers have read $Q$ and the number, and arrive there. At the end the producer stores $-1$ and arrives at `Q_full` without bytes. That ends the phase, and the consumers stop.
 #
-# `n` counts the blocks of all tiles so far, because the rings go on where the tile before has left them. Watch the phases in the player: they count on from tile to tile. (This program leaves out overlap and turns, which stay as they were.)
+# **Why this order?** Long tiles come first, so that no SM begins one last. One head has few long tiles, so several heads go side by side. But their $K$ and $V$ should stay in the L2 cache, so that HBM is read once. Heads go in groups of `together`, as many as fit. Four heads of two tiles, two heads at a time, as (head, row, blocks):
+
+# %%
+print(*[hopper_stand_in.kernels.first_words.place(tile, 256, 2, 128, 128, True) for tile in range(8)])
+
+# %% [markdown]
+# The host's side:
+
+# %%
+show(hopper_persistent.launch, hopper_words.launch_tiles)
+
+# %% [markdown]
+# `described` makes TMA's descriptor, `operator.index` an integer of a `constexpr`. The softmax takes the maximum before it scales, so `positive_scale` moves a negative sign to $Q$. Without a mask all tiles are equally long, and `together` is 1. `temporary` makes the counter, a zero in HBM, anew in each call. `programs_at_a_time` gives each SM one program of 8 warps. `checked_forward` checks a call, with `why_not`, and launches the kernel.
+#
+# Watch the phases in the player: they count on from tile to tile. (This program leaves out overlap and turns, which stay as they were.)
 
 # %%
 Q, K, V = Ring("Q", slots=1, readers=2), Ring("K", slots=2, readers=2), Ring("V", slots=2, readers=2)
@@ -522,17 +575,8 @@ play_warps(simulate({"producer": warp_programs.persistent_producer(Q, K, V, bloc
 # %% [markdown]
 # ### How many slots fit?
 #
-# $O$ now has a place of its own in shared memory, from which TMA writes while the next tile is computed. **Predict** the KiB of shared memory at $d = 128$ with two slots: $Q$ and $O$ with 128 rows each, and two slots each of $K$ and $V$ with 128 rows, in 16 bits.
-
-# %%
-my_kib = None
-
-# %%
-persistent = compiled(hopper_persistent, 128)
-said = compare("KiB of shared memory of the last rung", my_kib, persistent.shared_bytes // 1024)
-print(f"the compiler: {persistent.shared_bytes:,} of {SHARED_LIMIT[90]:,} bytes, the barriers included")
-
-# %% [markdown]
+# $O$ now has a place of its own in shared memory, from which TMA writes while the next tile is computed.
+#
 # **Exercise: how many slots fit** ([exercises/ex12b_slots.py](../exercises/ex12b_slots.py), 20 minutes).
 
 # %%
@@ -542,32 +586,26 @@ check("ex12b_slots")
 reveal("ex12b_slots")
 
 # %% [markdown]
+# **Takeaway.** A counter hands out tiles, and the rings run on from tile to tile.
+#
+# *End of sitting 7.*
+#
+# ## Sitting 8 · Measure it, change it (30 minutes)
+#
 # ### Which idea carries how much?
 #
-# The last rung with one idea changed at a time, against the last rung as it is. *Head after head* takes one head's tiles after the other's, instead of several heads' side by side. Three slots do not fit at $d = 128$.
+# Each row is the last rung with one idea changed, against the last rung as it is. In *head after head* `together` is 1.
 
 # %%
 last = "hopper_persistent_forward"
 figures.speeds_beside(recorded, {f"{last}, {what}": what for what in CHANGES}, last)
 
 # %% [markdown]
-# One run can be lucky. The whole table was measured twice; here is at how many sizes each change costs something in both runs, ranges apart:
-
-# %%
-again, slower = bench.load_results("hopper_h200", "again"), {}
-for what in CHANGES:
-    runs = [{(row["d"], row["causal"], row["N"]): gain for row, gain, tied in gains(run, f"{last}, {what}", last) if not tied and gain < 1}
-            for run in (recorded, again)]
-    both = set(runs[0]) & set(runs[1])
-    slower[what] = f"slower at {len(both)} sizes" + (f", down to {min(runs[0][size] for size in both):.2f} ×" if both else "")
-print("\n".join(f"{what:33} {words}" for what, words in slower.items()))
-
-# %% [markdown]
 # At $d = 128$ the next $S$ ahead carries most without a mask, the counter with one. Turns carry little.
 #
 # ### From the last rung to the operator
 #
-# `flash_attention` runs `flashlab/operator/hopper_forward.py`, which is this kernel and what a model needs beside it:
+# `flash_attention` runs `flashlab/operator/hopper_forward.py`, this kernel and what a model needs:
 #
 # | what it adds | why |
 # |---|---|
@@ -577,7 +615,7 @@ print("\n".join(f"{what:33} {words}" for what, words in slower.items()))
 # | windows, packed sequences | each tile has its own first and last block of keys |
 # | row sums kept in parts, the loop unrolled | fewer exchanges between threads |
 #
-# At $d = 128$ the last rung is close to it, at $d = 64$ it is not. Which of these five makes how much of the difference has not been measured one by one.
+# At $d = 128$ the last rung is close to it, at $d = 64$ it is not. Nobody has measured the five one by one.
 
 # %%
 figures.speeds_beside(recorded, {last: None}, "fa2_hopper_forward")
@@ -585,35 +623,85 @@ figures.speeds_beside(recorded, {last: None}, "fa2_hopper_forward")
 # %% [markdown]
 # ### Change it
 #
-# Now change the kernel. `variant` replaces lines of a rung, and the compiler says what became of it: registers, spills, shared memory. Here, three slots instead of two:
+# `judge` runs the changed lines on CPU threads, with a causal mask, and asks the compiler.
 
 # %%
-CHANGE = [("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(3)")]
-with tempfile.TemporaryDirectory() as folder:
-    changed = variant(hopper_persistent, CHANGE, folder)
-    for d in (64, 128):
-        mine = compiled(changed, d, causal=True)
-        print(f"d = {d}: {mine.registers} registers at launch, {mine.spills} bytes spilled, {mine.shared_bytes:,} of "
-              f"{SHARED_LIMIT[90]:,} bytes of shared memory; {mine.warnings or 'no warnings'}")
+def judge(lines, *head_dims):
+    print("on CPU threads:", hopper_stand_in.outcome(hopper_persistent, lines))
+    with tempfile.TemporaryDirectory() as folder:
+        for d in head_dims:
+            made = compiled(variant(hopper_persistent, lines, folder), d, causal=True)
+            print(f"d = {d}: {made.registers} registers at launch, {made.spills} bytes spilled, {made.shared_bytes:,} of "
+                  f"{SHARED_LIMIT[90]:,} shared; {made.warnings or 'no warnings'}")
 
 # %% [markdown]
-# The compiler does not mind that the second one fits no SM; the launch would. And the turns, with three slots: `first_error` runs the programs with many random durations, and stops at the first run that goes wrong.
+# **A third slot.** Does it fit?
 
 # %%
-def three_slots():
-    K, V = Ring("K", slots=3, readers=2), Ring("V", slots=3, readers=2)
-    return {"producer": warp_programs.producer(K, V, 9)} | {f"consumer {me}": warp_programs.consumer_in_turn(me, K, V, 9) for me in (0, 1)}
-
-
-print(first_error(three_slots, seeds=50).error or "50 runs, no error")
+of_Q_and_O, of_K_and_V = 2 * 128, 3 * 2 * 128          # rows
+print("bytes of tiles:", {d: (of_Q_and_O + of_K_and_V) * d * 2 for d in (64, 128)})
+judge([("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(3)")], 64, 128)
+print("simulated:", first_error(lambda: in_turn(3), seeds=50).error or "50 runs, no error")
 
 # %% [markdown]
-# **Change this and run again.** Let consumer 1 begin; print the first spans of `simulate(three_slots()).spans` to see who does. Try a single slot: why does it hang, though ex12b_deadlock's consumer does not? (On a GPU it would hang for good.) Then take blocks of 64 keys, `KEYS = gl.constexpr(64)`. With a causal mask consumer 0's first block is hidden from all its queries, and $-\infty - (-\infty)$ is NaN. The compiler says nothing. Which lines must change? On a Hopper GPU, `python -m flashlab bench hopper` times all of this chapter's kernels.
+# It fits at $d = 64$ only. The compiler does not mind; the launch would. (`first_error` tries many random durations.)
+#
+# **A single slot.** It hangs, though ex12b_deadlock's consumer does not. Who waits for whom?
 
 # %%
-# Your kernel goes here.
+print(simulate(in_turn(1)).error.replace("; consumer", ";\nconsumer"))
 
 # %% [markdown]
+# <details><summary><b>Answer</b></summary>
+#
+# The consumers wait for $K_2$ early: before they wait for $O$ and release the slot of $V_0$. The producer fetches $V_1$ before $K_2$, and $V_1$ needs that slot. So the consumers wait for $K_2$, $K_2$ for $V_1$, and $V_1$ for the consumers. With two slots $V_1$ has its own. With the wait for $K$ moved (sitting 5, and the exercise) one slot is enough, but the overlap is gone:
+#
+# </details>
+
+# %%
+print(hopper_stand_in.outcome(hopper_overlap, [*moved, ("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(1)")]))
+
+# %% [markdown]
+# **Consumer 1 begins.** Who issues $S$, before and after?
+
+# %%
+for begins in (0, 1):
+    asked = simulate(in_turn(2, begins)).requests
+    print([int(who[-1]) for who, (what, of) in asked if what == "wgmma" and of[0].name == "K"])
+judge([("    if me == 1:\n        arrive(TURN, 256) ", "    if me == 0:\n        arrive(TURN + 1, 256) ")], 128)
+
+# %% [markdown]
+# **Blocks of 64 keys.** Is it still right?
+
+# %%
+half = [("KEYS = gl.constexpr(128)", "KEYS = gl.constexpr(64)")]
+print("without a mask:", hopper_stand_in.outcome(hopper_persistent, half, causal=False))
+print("with one:      ", hopper_stand_in.outcome(hopper_persistent, half))
+
+# %% [markdown]
+# <details><summary><b>Why, and which lines must change?</b></summary>
+#
+# The last block of a tile now lies after all queries of consumer 0. There $S$ is $-\infty$ everywhere, so is $m$, and $-\infty - (-\infty)$ is NaN. If $m$ begins with a finite number, $P$ is 0. But the mask also cuts consumer 0's second block, and the loop has no mask. Both must change:
+#
+# </details>
+
+# %%
+after = "        release(K_free.index(slot))\n"
+masked = "        if causal:\n            if j == n + 1:\n                S = hide_future(S, first_row, (end - 2) * KEYS)\n"
+finite = ('gl.full([ROWS], -float("inf")', "gl.full([ROWS], -1e30")
+print("only m:", hopper_stand_in.outcome(hopper_persistent, [*half, finite]))
+judge([*half, finite, (after, after + masked)], 128)
+
+# %% [markdown]
+# **Your own change.** On a Hopper GPU, `python -m flashlab bench hopper` times this chapter's kernels.
+
+# %%
+# Your kernel goes here: pairs (old text, new text).
+judge([])
+
+# %% [markdown]
+# **Takeaway.** Whether a change is right and fits can be judged without a GPU; whether it is faster cannot.
+#
 # ## Backwards
 #
 # The backward kernel, `flashlab/operator/hopper_backward.py`, is built from the same parts. A program owns a block of keys and walks the query tiles of 64 rows. It has a producer warp, two or three consumers with 64 keys each, and a third kind of warp, the *adder*.
