@@ -102,6 +102,40 @@ def test_the_player_shows_slots_barriers_waits_and_lines():
     assert len(bars) == len(machine.spans) and all(bar.w[-1] > 0 for bar in bars)
 
 
+def own_product(now):
+    who, _, what = now.what.partition(": ")
+    return what == "softmax" and any(f"{who}'s product" in readers for *_, readers in now.slots.values())
+
+
+STOPS = {                              # an event: a rung that has it, what is so at its first moment, what is said
+    "a tile lands": ("consumer", lambda now: "has landed" in now.what, "goes from phase 0 to phase 1"),
+    "no slot is free": ("consumer", lambda now: "_free[" in now.waits["producer"], "The producer waits"),
+    "a slot is free again": ("consumer", lambda now: any(phase for name, (phase, *_) in now.barriers.items()
+                                                         if "_free" in name), "The slot may be filled again"),
+    "a slot is used again": ("consumer", lambda now: any(holds and coming for holds, coming, _ in now.slots.values()),
+                             "wait for parity 1"),
+    "tensor cores idle": ("in_step", lambda now: now.what == "all warps: softmax", "the tensor cores are idle"),
+    "its own product beside the softmax": ("overlapping_consumer", own_product, "while its own product of V 0"),
+    "the turn is passed on": ("consumer_in_turn", lambda now: now.what == "consumer 0: arrive", "of K 0 is issued"),
+    "waiting for a turn": ("consumer_in_turn", lambda now: any("named barrier" in what for what in now.waits.values()),
+                           "256 threads"),
+    "the next Q comes": ("persistent_consumer", lambda now: now.slots.get("Q_s[0]", "..")[1] == "Q 1" and any(
+        readers for *_, readers in now.slots.values()), "the tile of Q 0"),
+}
+
+
+@pytest.mark.parametrize("name", STOPS)
+def test_stops_are_found_in_the_trace(name):
+    """Whatever takes how long: fails if a stop is elsewhere than its event."""
+    rung, sees, words = STOPS[name]
+    for seed in range(5):
+        player = play_warps(simulate(programs(rung), seed))
+        moments = simulate(programs(rung), seed).moments
+        step = next(n for n, moment in enumerate(moments) if sees(moment))
+        status = next(item for item in player.scenes[0].items if item.kind == "status")
+        assert (step, name) in player.stops and words in status.text[step] and status.look[step] == "status look"
+
+
 def test_the_player_opens_where_a_run_went_wrong():
     K, V = Ring("K", 1), Ring("V", 1)
     stuck = simulate({"consumer": warp_programs.consumer(K, V, 1)})
