@@ -120,7 +120,7 @@ STOPS = {                              # an event: a rung that has it, what is s
     "waiting for a turn": ("consumer_in_turn", lambda now: any("named barrier" in what for what in now.waits.values()),
                            "256 threads"),
     "the next Q comes": ("persistent_consumer", lambda now: now.slots.get("Q_s[0]", "..")[1] == "Q 1" and any(
-        readers for *_, readers in now.slots.values()), "the tile of Q 0"),
+        readers for *_, readers in now.slots.values()), "works with Q 0"),
 }
 
 
