@@ -7,9 +7,11 @@ K, V: the rings of a program; end: how many blocks of keys it walks. A block's n
 j lies in slot j % slots, and is that slot's use number j // slots.
 """
 
-from flashlab_course.gpu.warps import arrive, fetch, release, softmax, sync, wait, wgmma, wgmma_wait
+import itertools
 
-TURN, BOTH = 12, 256                   # the first of two named barriers, and the threads of two consumers
+from flashlab_course.gpu.warps import Ring, arrive, fetch, release, softmax, sync, wait, wgmma, wgmma_wait
+
+TURN, BOTH = 12, 256                   # the first of the named barriers, and the threads of two consumers
 
 
 def in_step(K, V, end):
@@ -143,26 +145,55 @@ def persistent_producer(Q, K, V, ends, tickets, board):
     yield release(Q.full[0])
 
 
-def persistent_consumer(Q, K, V, ends, board):
-    """hopper_persistent, without its overlap and turns: takes tile after tile from the board.
+def persistent_consumer(me, Q, K, V, ends, board):
+    """hopper_persistent: takes tile after tile from the board, with the overlap and the turns of consumer_in_turn.
 
-    The rings go on where the tile before has left them.
+    The rings go on where the tile before has left them; n counts the blocks of all tiles so far.
     """
-    n, turn, slots = 0, 0, len(K.slots)
+    slots, consumers = len(K.slots), K.free[0].count
+    following = (me + 1) % consumers
+    if me == consumers - 1:
+        yield arrive(TURN, BOTH)                       # consumer 0 begins
+    n, turn = 0, 0
     yield wait(Q.full[0], 0)
     while (tile := board[0]) >= 0:
-        for j in range(n, n + ends[tile]):
-            slot, phase = j % slots, j // slots % 2
-            yield wait(K.full[slot], phase)
+        end = n + ends[tile]
+        yield wait(K.full[n % slots], n // slots % 2)
+        yield sync(TURN + me, BOTH)
+        yield wgmma(K, n % slots, n)
+        yield arrive(TURN + following, BOTH)
+        yield wgmma_wait(0)
+        yield release(K.free[n % slots])
+        yield softmax(n)
+        if n + 1 < end:
+            yield wait(K.full[(n + 1) % slots], (n + 1) // slots % 2)
+        for j in range(n + 1, end):
+            slot, before = j % slots, (j - 1) % slots
+            yield sync(TURN + me, BOTH)
             yield wgmma(K, slot, j)
-            yield wgmma_wait(0)
+            yield arrive(TURN + following, BOTH)
+            yield wait(V.full[before], (j - 1) // slots % 2)
+            yield wgmma(V, before, j - 1)
+            yield wgmma_wait(1)
             yield release(K.free[slot])
             yield softmax(j)
-            if j == n + ends[tile] - 1:
-                yield release(Q.free[0])               # the tile's last S has read Q
-            yield wait(V.full[slot], phase)
-            yield wgmma(V, slot, j)
+            if j + 1 < end:
+                yield wait(K.full[(j + 1) % slots], (j + 1) // slots % 2)
             yield wgmma_wait(0)
-            yield release(V.free[slot])
-        n, turn = n + ends[tile], turn + 1
+            yield release(V.free[before])
+        yield release(Q.free[0])                       # the tile's last S has read Q
+        slot, phase = (end - 1) % slots, (end - 1) // slots % 2
+        yield wait(V.full[slot], phase)
+        yield wgmma(V, slot, end - 1)
+        yield wgmma_wait(0)
+        yield release(V.free[slot])
+        n, turn = end, turn + 1
         yield wait(Q.full[0], turn % 2)
+
+
+def last_rung(slots=2, ends=(3, 1, 2), consumers=2):
+    """{name: program} of one program of hopper_persistent, as `simulate` runs them. It computes all tiles."""
+    Q, K, V = (Ring(name, n, consumers) for name, n in (("Q", 1), ("K", slots), ("V", slots)))
+    board = []
+    return {"producer": persistent_producer(Q, K, V, ends, itertools.count(), board)} | {
+        f"consumer {me}": persistent_consumer(me, Q, K, V, ends, board) for me in range(consumers)}
