@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from flashlab_course.figures.chapter_12 import gains, standing
+from flashlab_course.figures.chapter_12 import gains, share_of, standing
 from flashlab_course.figures.colors import BLUE, GREEN, ORANGE
 from flashlab_course.figures.plots import box, matrices, panels
 from flashlab_course.figures.style import bare, figure, finish
@@ -78,15 +78,15 @@ def warps_at_work(runs, words):
     axs[-1].set_xlabel("time, in cycles of the model")
     axs[0].legend([Rectangle((0, 0), 1, 1, fc=colour) for colour in WORK.values()], WORK, loc="lower right", ncols=4,
                   bbox_to_anchor=(1, 1), frameon=False, fontsize=8.5, handlelength=1, borderaxespad=0)
-    shares = [f"{100 * hidden(machine.spans):.0f} % ({name})" for name, machine in runs.items()]
-    return finish(fig, f"Share of the softmax time in which tensor cores work, too: {', '.join(shares)}",
+    shares = [f"{100 * share_of(machine.spans, 'tensor cores'):.0f} % ({name})" for name, machine in runs.items()]
+    return finish(fig, f"The time in which tensor cores work: {', '.join(shares)}",
                   f"Modelled: {words} Upper lanes: copies, products and the tiles they read; lowest lane: the threads.")
 
 
 def lanes_of(machine, name):
     """Lanes of (kind, text, start, end): the copies that a program has asked for, its products, its threads."""
     askers = (who for who, request in machine.requests if request.kind == "fetch")
-    copies = [("copy", f"{span.unit[7]} {span.name}", span.start, span.end)
+    copies = [("copy", f"{span.unit[7:].partition('_')[0]} {span.name}", span.start, span.end)
               for span in machine.spans if span.unit.startswith("TMA") and next(askers) == name]
     products, threads = ([(kind, span.name, span.start, span.end) for span in machine.spans
                           if span.unit == f"{unit}, {name}"]
@@ -102,10 +102,3 @@ def lanes_of(machine, name):
             free[0].append(one)
         lanes += own
     return lanes
-
-
-def hidden(spans):
-    """The share of the softmax time in which the tensor cores work."""
-    softmax, products = ({t for span in spans if span.unit.startswith(unit) for t in range(span.start, span.end)}
-                         for unit in ("softmax", "tensor cores"))
-    return len(softmax & products) / max(1, len(softmax))

@@ -81,32 +81,38 @@ def overlapping_consumer(K, V, end):
             yield wait(K.full[(j + 1) % slots], (j + 1) // slots % 2)
         yield wgmma_wait(0)
         yield release(V.free[before])
-    slot, phase = (end - 1) % slots, (end - 1) // slots % 2
-    yield wait(V.full[slot], phase)
-    yield wgmma(V, slot, end - 1)
+    yield from last_product(V, end - 1)
+
+
+def last_product(V, n):
+    """O += P V of the last block, n."""
+    slot = n % len(V.slots)
+    yield wait(V.full[slot], n // len(V.slots) % 2)
+    yield wgmma(V, slot, n)
     yield wgmma_wait(0)
     yield release(V.free[slot])
 
 
-def consumer_in_turn(me, K, V, end):
-    """hopper_turns: as overlapping_consumer, and S is issued only when it is this consumer's turn. me: 0 or 1"""
-    slots = len(K.slots)
-    if me == 1:
-        yield arrive(TURN, BOTH)                       # consumer 0 begins
-    yield wait(K.full[0], 0)
+def issue_scores(me, K, j):
+    """Issue S of block j when it is this consumer's turn, and pass the turn on."""
     yield sync(TURN + me, BOTH)
-    yield wgmma(K, 0, 0)
-    yield arrive(TURN + 1 - me, BOTH)
+    yield wgmma(K, j % len(K.slots), j)
+    yield arrive(TURN + (me + 1) % K.free[0].count, BOTH)
+
+
+def attend_in_turn(me, K, V, n, end):
+    """As overlapping_consumer, and S is issued only in turn. Of blocks n to end of the rings; the kernels' `attend`."""
+    slots = len(K.slots)
+    yield wait(K.full[n % slots], n // slots % 2)
+    yield from issue_scores(me, K, n)
     yield wgmma_wait(0)
-    yield release(K.free[0])
-    yield softmax(0)
-    if end > 1:
-        yield wait(K.full[1 % slots], 1 // slots % 2)
-    for j in range(1, end):
+    yield release(K.free[n % slots])
+    yield softmax(n)
+    if n + 1 < end:
+        yield wait(K.full[(n + 1) % slots], (n + 1) // slots % 2)
+    for j in range(n + 1, end):
         slot, before = j % slots, (j - 1) % slots
-        yield sync(TURN + me, BOTH)
-        yield wgmma(K, slot, j)
-        yield arrive(TURN + 1 - me, BOTH)
+        yield from issue_scores(me, K, j)
         yield wait(V.full[before], (j - 1) // slots % 2)
         yield wgmma(V, before, j - 1)
         yield wgmma_wait(1)
@@ -116,11 +122,14 @@ def consumer_in_turn(me, K, V, end):
             yield wait(K.full[(j + 1) % slots], (j + 1) // slots % 2)
         yield wgmma_wait(0)
         yield release(V.free[before])
-    slot, phase = (end - 1) % slots, (end - 1) // slots % 2
-    yield wait(V.full[slot], phase)
-    yield wgmma(V, slot, end - 1)
-    yield wgmma_wait(0)
-    yield release(V.free[slot])
+
+
+def consumer_in_turn(me, K, V, end):
+    """hopper_turns. me: 0 to consumers - 1"""
+    if me == K.free[0].count - 1:
+        yield arrive(TURN, BOTH)                       # consumer 0 begins
+    yield from attend_in_turn(me, K, V, 0, end)
+    yield from last_product(V, end - 1)
 
 
 def persistent_producer(Q, K, V, ends, tickets, board):
@@ -146,47 +155,16 @@ def persistent_producer(Q, K, V, ends, tickets, board):
 
 
 def persistent_consumer(me, Q, K, V, ends, board):
-    """hopper_persistent: takes tile after tile from the board, with the overlap and the turns of consumer_in_turn.
-
-    The rings go on where the tile before has left them; n counts the blocks of all tiles so far.
-    """
-    slots, consumers = len(K.slots), K.free[0].count
-    following = (me + 1) % consumers
-    if me == consumers - 1:
+    """hopper_persistent: takes tile after tile from the board. n: how many blocks the rings have had before"""
+    if me == K.free[0].count - 1:
         yield arrive(TURN, BOTH)                       # consumer 0 begins
     n, turn = 0, 0
     yield wait(Q.full[0], 0)
     while (tile := board[0]) >= 0:
         end = n + ends[tile]
-        yield wait(K.full[n % slots], n // slots % 2)
-        yield sync(TURN + me, BOTH)
-        yield wgmma(K, n % slots, n)
-        yield arrive(TURN + following, BOTH)
-        yield wgmma_wait(0)
-        yield release(K.free[n % slots])
-        yield softmax(n)
-        if n + 1 < end:
-            yield wait(K.full[(n + 1) % slots], (n + 1) // slots % 2)
-        for j in range(n + 1, end):
-            slot, before = j % slots, (j - 1) % slots
-            yield sync(TURN + me, BOTH)
-            yield wgmma(K, slot, j)
-            yield arrive(TURN + following, BOTH)
-            yield wait(V.full[before], (j - 1) // slots % 2)
-            yield wgmma(V, before, j - 1)
-            yield wgmma_wait(1)
-            yield release(K.free[slot])
-            yield softmax(j)
-            if j + 1 < end:
-                yield wait(K.full[(j + 1) % slots], (j + 1) // slots % 2)
-            yield wgmma_wait(0)
-            yield release(V.free[before])
+        yield from attend_in_turn(me, K, V, n, end)
         yield release(Q.free[0])                       # the tile's last S has read Q
-        slot, phase = (end - 1) % slots, (end - 1) // slots % 2
-        yield wait(V.full[slot], phase)
-        yield wgmma(V, slot, end - 1)
-        yield wgmma_wait(0)
-        yield release(V.free[slot])
+        yield from last_product(V, end - 1)
         n, turn = end, turn + 1
         yield wait(Q.full[0], turn % 2)
 

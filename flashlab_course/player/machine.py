@@ -95,11 +95,11 @@ def draw_programs(scene, machine, see):
     see: step -> what there is to see
     """
     moments, last = machine.moments, len(machine.moments) - 1
-    for code in dict.fromkeys(one.program.gi_code for one in machine.warps):
-        names = [one.name for one in machine.warps if one.program.gi_code is code]
+    ran = (code for moment in moments for code, _ in moment.lines.values() if code)
+    for code in dict.fromkeys([*(one.program.gi_code for one in machine.warps), *ran]):
         lines, first = inspect.getsourcelines(code)
         for number, text in enumerate(lines, first):
-            there = [any(moment.lines[name] == number for name in names) for moment in moments]
+            there = [(code, number) in moment.lines.values() for moment in moments]
             looks = ["line now" if here else "line" for here in there]
             scene.add("code", look=looks, text=text.rstrip(), number=number)
     looks = ["status look" if n in see else "status" for n in range(last)]
