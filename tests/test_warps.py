@@ -116,7 +116,7 @@ def test_the_player_shows_slots_barriers_waits_and_lines():
     texts = {text for item in scene.items for text in ([item.text] if isinstance(item.text, str) else item.text)}
     assert {"K 0", "K 0 on its way", "1; to come: 1 arrival", "runs"} <= texts
     assert "waits for K_full[0] to end a phase of parity 0" in texts
-    lit = [item for item in scene.items if item.kind == "code" and "line now" in item.look]
+    lit = [item for item in scene.items if item.kind == "code" and any(" now" in look for look in item.look)]
     assert all(re.search(r"yield|def ", item.text) for item in lit) and len(lit) == 11
     bars = [item for item in scene.items if item.kind == "rect" and item.look in ("live", "peak", "written")]
     assert len(bars) == len(machine.spans) and all(bar.w[-1] > 0 for bar in bars)
@@ -136,9 +136,10 @@ STOPS = {                              # an event: a rung that has it, what is s
                              "wait for parity 1"),
     "tensor cores idle": ("in_step", lambda now: now.what == "all warps: softmax", "the tensor cores are idle"),
     "its own product beside the softmax": ("overlapping_consumer", own_product, "while its own product of V 0"),
-    "the turn is passed on": ("consumer_in_turn", lambda now: now.what == "consumer 0: arrive", "of K 0 is issued"),
-    "waiting for a turn": ("consumer_in_turn", lambda now: any("named barrier" in what for what in now.waits.values()),
-                           "256 threads"),
+    "a signal at a named barrier":
+        ("consumer_in_turn", lambda now: now.what == "consumer 0: arrive", "of K 0 is issued, and has not ended"),
+    "a wait at a named barrier":
+        ("consumer_in_turn", lambda now: any("named barrier" in what for what in now.waits.values()), "256 threads"),
     "the next Q comes": ("persistent_consumer", lambda now: now.slots.get("Q_s[0]", "..")[1] == "Q 1" and any(
         readers for *_, readers in now.slots.values()), "works with Q 0"),
 }

@@ -4,6 +4,7 @@
 """
 
 import inspect
+from itertools import accumulate
 
 from flashlab_course.player.page import OTHER, Player
 from flashlab_course.player.scene import LINE, Scene
@@ -90,17 +91,17 @@ def draw_units(scene, machine, y):
 
 
 def draw_programs(scene, machine, see):
-    """The source of every program, with the lines at which its warps are, and in words what has just happened.
-
-    see: step -> what there is to see
-    """
+    """The source of every program and the lines at which warps are; what has just happened. see: step -> what to see"""
     moments, last = machine.moments, len(machine.moments) - 1
+    begun = (moment.what.partition(": ")[0] for moment in moments)
+    actors = list(accumulate(begun, lambda before, who: who if who in moments[0].lines else before))
     ran = (code for moment in moments for code, _ in moment.lines.values() if code)
     for code in dict.fromkeys([*(one.program.gi_code for one in machine.warps), *ran]):
         lines, first = inspect.getsourcelines(code)
         for number, text in enumerate(lines, first):
-            there = [(code, number) in moment.lines.values() for moment in moments]
-            looks = ["line now" if here else "line" for here in there]
+            looks = ["line now acts" if moment.lines.get(name) == (code, number) else
+                     "line now" if (code, number) in moment.lines.values() else "line"
+                     for moment, name in zip(moments, actors, strict=True)]
             scene.add("code", look=looks, text=text.rstrip(), number=number)
     looks = ["status look" if n in see else "status" for n in range(last)]
     said = [f"time {moment.time:,}: {moment.what}\n{see.get(n, '')}".strip() for n, moment in enumerate(moments)]

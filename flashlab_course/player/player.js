@@ -20,7 +20,7 @@
         const [item, what] = lane.slots[slot];
         SET[what](element.querySelector(`[data-i="${item}"]`), value);
       });
-      const now = source.querySelector(".now");
+      const now = source.querySelector(".acts") ?? source.querySelector(".now");
       if (now && (now.offsetTop < source.scrollTop + 18 || now.offsetTop + 36 > source.scrollTop + source.clientHeight)) {
         source.scrollTop = now.offsetTop - source.clientHeight * 0.4;            // the pane alone: the page stays where it is
       }

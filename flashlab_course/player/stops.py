@@ -28,7 +28,7 @@ def of_slots(before, now):
         if holds and coming:
             yield ("a slot is used again", f"{coming} is on its way to the slot of {holds}. {full} is in phase "
                    f"{phases[full]}, so the readers of {coming} wait for parity {phases[full] % 2}.")
-        if holds and coming and slot.startswith("Q") and (working := list(under_way(now))):
+        if holds and coming and slot == "Q_s[0]" and "Q_s[1]" not in now.slots and (working := list(under_way(now))):
             yield "the next Q comes", f"{coming} is on its way while {working[0][0]} still works with {holds}."
 
 
@@ -40,7 +40,7 @@ def of_waits(before, now):
             still = now.slots[slot][1] or now.slots[slot][0]
             yield "no slot is free", f"The {name} waits: no slot is free. {slot} is next, and {still} is needed there."
         if "named barrier" in what and not before.waits[name]:
-            yield "waiting for a turn", f"{name} waits for {what}: its own have come, another warpgroup's have not."
+            yield "a wait at a named barrier", f"{name} waits for {what}: its own have come, others' have not."
 
 
 def of_products(before, now):
@@ -54,8 +54,8 @@ def of_products(before, now):
             yield f"{words} product beside the softmax", f"{softmax} while {its} product of {tile} is under way."
     for name, tile in under_way(now):
         if now.what == f"{name}: arrive":
-            yield "the turn is passed on", (f"{name} arrives for the other consumer: its product of {tile} is issued, "
-                                            "and has not ended.")
+            yield "a signal at a named barrier", (f"{name} arrives and goes on: its product of {tile} is issued, and "
+                                                  "has not ended.")
 
 
 def under_way(now):
