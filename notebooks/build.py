@@ -100,6 +100,9 @@ def run(notebook, folder):
     except (CellTimeoutError, DeadKernelError) as error:
         raise NotebookError(plain(str(error))) from None
     notebook.metadata["language_info"] = {"name": "python"}  # the kernel's answer carries its exact version
+    for output in (one for cell in notebook.cells for one in cell.get("outputs", ())):
+        if "image/png" in output.get("data", ()):
+            output.metadata.setdefault("image/png", {})["alt"] = output.data["text/plain"]
     check_outputs(notebook)
 
 

@@ -34,7 +34,7 @@ def test_says_what_it_draws_and_nothing_falls_off_the_page(name):
     fig = draw()
     assert dict(plt.rcParams) == before, "the caller's style has changed"
     assert not plt.get_fignums(), "pyplot still holds the figure: a notebook would show it twice"
-    assert expected in title(fig)
+    assert expected in title(fig) and expected in fig._repr_mimebundle_()[0]["text/plain"]
     source = fig.get_supxlabel()
     assert re.match(r"(Modelled|Measured here|Recorded on|Published|Definition)", source), "where the numbers come from"
     canvas = FigureCanvasAgg(fig)

@@ -11,7 +11,10 @@ import torch
 from flashlab.memory import KiB
 from flashlab.rungs.fa1 import fa1_forward
 from flashlab.rungs.fa2 import fa2_forward
+from flashlab_course.gpu.warp_programs import in_step
+from flashlab_course.gpu.warps import Ring, simulate
 from flashlab_course.player import play, record
+from flashlab_course.player.machine import play_warps
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
 MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
@@ -134,6 +137,20 @@ def test_players_do_not_disturb_each_other_and_a_mark_lies_in_the_tile_that_was_
     shown, (mark, stored), step = answers[4], answers[5], fa2.storing("O", (9, 1))
     assert (shown["at"], shown["line"]) == (step, line(fa2, step)) and "stores O[8:12]" in shown["status"]
     assert all(stored[n] < mark[n] + mark[n + 2] / 2 < stored[n] + stored[n + 2] for n in (0, 1))
+
+
+def test_a_button_jumps_to_each_stop_and_says_what_to_see_there(tmp_path):
+    K, V = Ring("K", slots=2), Ring("V", slots=2)
+    player = play_warps(simulate({"all warps": in_step(K, V, 4)}))
+    found = in_browser(tmp_path, [player], """
+      for (const button of roots[0].querySelectorAll("[data-to]")) {
+        button.click();
+        const marked = roots[0].querySelectorAll("[aria-current=true]");
+        say([seen().at, button.textContent, seen().status, marked.length === 1 && marked[0] === button]);
+      }
+    """)
+    assert [(at, name) for at, name, *_ in found] == player.stops and len(found) == 3
+    assert all(marked for *_, marked in found) and "the tensor cores are idle" in found[1][2]
 
 
 # What each text is written in, and on what, in the player's own light colours and in its dark ones.

@@ -1,7 +1,6 @@
 """The simulator of warps: the course's programs are right whatever takes how long, and a wrong line is named."""
 
 import inspect
-import itertools
 import re
 
 import pytest
@@ -13,17 +12,14 @@ from flashlab_course.player.machine import play_warps
 ENDS = [3, 1, 4, 2]                    # blocks of keys of the persistent programs' tiles
 
 
-def programs(rung, slots=2, end=7, **changed):
-    """{name: program} of one program of a rung. changed: functions in place of warp_programs' own"""
-    of = {**vars(warp_programs), **changed}
-    readers = 1 if rung in ("in_step", "consumer") else 2
+def programs(rung, slots=2, end=7, of=None):
+    """{name: program} of one program of a rung. of: name -> function"""
+    of, readers = of or vars(warp_programs), 1 if rung in ("in_step", "consumer") else 2
     K, V = (Ring(name, slots, readers) for name in "KV")
     if rung == "in_step":
         return {"all warps": of["in_step"](K, V, end)}
     if rung == "persistent_consumer":
-        Q, board = Ring("Q", 1, 2), []
-        return {"producer": of["persistent_producer"](Q, K, V, ENDS, itertools.count(), board)} | {
-            f"consumer {me}": of[rung](Q, K, V, ENDS, board) for me in range(2)}
+        return of["last_rung"](slots, ENDS)
     turn = lambda me: (me,) * (rung == "consumer_in_turn")
     return {"producer": of["producer"](K, V, end)} | {
         f"consumer {me}": of[rung](*turn(me), K, V, end) for me in range(readers)}
@@ -43,6 +39,31 @@ def test_the_programs_of_the_rungs_are_right(rung, slots):
         assert [span.name for span in machine.spans if span.unit == unit] == blocks
 
 
+@pytest.mark.parametrize("consumers", [1, 2, 3])
+@pytest.mark.parametrize("slots", [2, 3, 4])
+@pytest.mark.parametrize("ends", [[1], [1, 1, 1], [5, 2, 1, 3]], ids=str)
+def test_the_last_rung_computes_every_tile_once_and_in_turn(slots, ends, consumers):
+    """Fails if a phase does not go on from tile to tile, if a turn is lost, or if a signal comes too early or never."""
+    machine = first_error(lambda: warp_programs.last_rung(slots, ends, consumers), seeds=15)
+    assert machine.error == "" and all(one.done for one in machine.warps)
+    issued = [(who, request.arguments[2]) for who, request in machine.requests
+              if request.kind == "wgmma" and request.arguments[0].name == "K"]
+    assert issued == [(f"consumer {me}", j) for j in range(sum(ends)) for me in range(consumers)]
+    for unit in [f"softmax, consumer {me}" for me in range(consumers)]:
+        assert [span.name for span in machine.spans if span.unit == unit] == [str(j) for j in range(sum(ends))]
+    read = [request.arguments[2] for _, request in machine.requests
+            if request.kind == "wgmma" and request.arguments[0].name == "V"]
+    assert sorted(read) == sorted([*range(sum(ends))] * consumers)
+
+
+def test_the_last_rung_hangs_with_one_slot_and_with_lost_turns():
+    assert "deadlock" in first_error(lambda: warp_programs.last_rung(slots=1)).error
+    source = inspect.getsource(warp_programs).replace("if me == K.free[0].count - 1:", "if me == -1:")
+    scope = {}
+    exec(source, scope)
+    assert "named barrier 12" in first_error(scope["last_rung"]).error
+
+
 WRONG = {                              # what the machine says: rung, function, a piece of it, what stands in its place
     "deadlock: producer waits for K_free[0] to end a phase of parity 0":
         ("consumer", "producer", "phase ^ 1", "phase"),
@@ -56,7 +77,7 @@ WRONG = {                              # what the machine says: rung, function, 
     "256 threads at named barrier": ("consumer_in_turn", "consumer_in_turn", "yield arrive(TURN, BOTH)", "pass"),
     "V_full[0]": ("overlapping_consumer", "overlapping_consumer", "V.full[before], (j - 1) // slots % 2",
                   "V.full[before], 0"),
-    "K_full[": ("persistent_consumer", "persistent_consumer", "n, turn = n + ends[tile]", "n, turn = 0"),
+    "K_full[": ("persistent_consumer", "persistent_consumer", "n, turn = end", "n, turn = 0"),
 }
 
 
@@ -64,11 +85,10 @@ WRONG = {                              # what the machine says: rung, function, 
 def test_a_wrong_line_is_named(words):
     """Each is an everyday mistake: a parity, a forgotten wait, a slot freed too early, a turn that nobody begins."""
     rung, function, old, new = WRONG[words]
-    source = inspect.getsource(getattr(warp_programs, function))
+    module, source, scope = inspect.getsource(warp_programs), inspect.getsource(getattr(warp_programs, function)), {}
     assert source.count(old) >= 1
-    scope = dict(vars(warp_programs))
-    exec(source.replace(old, new, 1), scope)
-    machine = first_error(lambda: programs(rung, **{function: scope[function]}), seeds=30)
+    exec(module.replace(source, source.replace(old, new, 1)), scope)
+    machine = first_error(lambda: programs(rung, of=scope), seeds=30)
     assert words in machine.error
 
 
@@ -96,10 +116,45 @@ def test_the_player_shows_slots_barriers_waits_and_lines():
     texts = {text for item in scene.items for text in ([item.text] if isinstance(item.text, str) else item.text)}
     assert {"K 0", "K 0 on its way", "1; to come: 1 arrival", "runs"} <= texts
     assert "waits for K_full[0] to end a phase of parity 0" in texts
-    lit = [item for item in scene.items if item.kind == "code" and "line now" in item.look]
+    lit = [item for item in scene.items if item.kind == "code" and any(" now" in look for look in item.look)]
     assert all(re.search(r"yield|def ", item.text) for item in lit) and len(lit) == 11
     bars = [item for item in scene.items if item.kind == "rect" and item.look in ("live", "peak", "written")]
     assert len(bars) == len(machine.spans) and all(bar.w[-1] > 0 for bar in bars)
+
+
+def own_product(now):
+    who, _, what = now.what.partition(": ")
+    return what == "softmax" and any(f"{who}'s product" in readers for *_, readers in now.slots.values())
+
+
+STOPS = {                              # an event: a rung that has it, what is so at its first moment, what is said
+    "a tile lands": ("consumer", lambda now: "has landed" in now.what, "goes from phase 0 to phase 1"),
+    "no slot is free": ("consumer", lambda now: "_free[" in now.waits["producer"], "The producer waits"),
+    "a slot is free again": ("consumer", lambda now: any(phase for name, (phase, *_) in now.barriers.items()
+                                                         if "_free" in name), "The slot may be filled again"),
+    "a slot is used again": ("consumer", lambda now: any(holds and coming for holds, coming, _ in now.slots.values()),
+                             "wait for parity 1"),
+    "tensor cores idle": ("in_step", lambda now: now.what == "all warps: softmax", "the tensor cores are idle"),
+    "its own product beside the softmax": ("overlapping_consumer", own_product, "while its own product of V 0"),
+    "a signal at a named barrier":
+        ("consumer_in_turn", lambda now: now.what == "consumer 0: arrive", "of K 0 is issued, and has not ended"),
+    "a wait at a named barrier":
+        ("consumer_in_turn", lambda now: any("named barrier" in what for what in now.waits.values()), "256 threads"),
+    "the next Q comes": ("persistent_consumer", lambda now: now.slots.get("Q_s[0]", "..")[1] == "Q 1" and any(
+        readers for *_, readers in now.slots.values()), "works with Q 0"),
+}
+
+
+@pytest.mark.parametrize("name", STOPS)
+def test_stops_are_found_in_the_trace(name):
+    """Whatever takes how long: fails if a stop is elsewhere than its event."""
+    rung, sees, words = STOPS[name]
+    for seed in range(5):
+        player = play_warps(simulate(programs(rung), seed))
+        moments = simulate(programs(rung), seed).moments
+        step = next(n for n, moment in enumerate(moments) if sees(moment))
+        status = next(item for item in player.scenes[0].items if item.kind == "status")
+        assert (step, name) in player.stops and words in status.text[step] and status.look[step] == "status look"
 
 
 def test_the_player_opens_where_a_run_went_wrong():

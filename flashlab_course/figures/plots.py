@@ -137,15 +137,16 @@ def bars(values, title, source, xlabel, *, log=False, byte=False, worse=(), wall
 
 
 @figure
-def matrices(found, title, source, x="", y="", *, rows=(), columns=(), number="{:g}"):
+def matrices(found, title, source, x="", y="", *, rows=(), columns=(), number="{:g}", top=None):
     """Matrices side by side, darker where a number is larger, orange where it is negative, white where it is NaN.
 
     found: name -> rows of numbers, or (rows of numbers, rows of the texts in their cells); a mask's cells stay empty
-    rows, columns: their names; number: the format of a number in a cell
+    rows, columns: their names; number: the format of a number in a cell; top: the number that is
+    drawn darkest, by default the largest
     """
     pairs = [pair if isinstance(pair, tuple) else (pair, None) for pair in found.values()]
     numbers = [np.asarray(values) for values, _ in pairs]
-    top = max(1e-30, *(np.nanmax(np.abs(one.astype(float))) for one in numbers))
+    top = top or max(1e-30, *(np.nanmax(np.abs(one.astype(float))) for one in numbers))
     height, across = max(one.shape[0] for one in numbers), sum(one.shape[1] for one in numbers)
     cell = min(0.42, 3.6 / height, 8.4 / across)
     fig, axs = panels(len(found), size=(9, 1.7 + max(0.8, cell * height)),

@@ -58,6 +58,7 @@ def finish(fig, title, source, roof=math.inf):
     fig.supxlabel(wrap(source, 16 * width), x=0.01, ha="left", fontsize=8, color="#555555")
     for ax in fig.axes:
         label_ends(ax, roof)
+    fig._repr_mimebundle_ = lambda **_: ({"text/plain": title}, {})      # for those who do not see the picture
     return fig
 
 

@@ -59,19 +59,6 @@ def pipelined(copies, work, slots):
     return spans
 
 
-def alternating(rounds, product, softmax):
-    """The Spans of two consumers that take turns at the tensor cores, named as `take_turns` names them."""
-    check_positive(rounds=rounds, product=product, softmax=softmax)
-    tensor, free, spans = 0, [0, 0], []
-    for n in range(rounds):
-        for me in (0, 1):
-            begin = max(tensor, free[me])
-            tensor, free[me] = begin + product, begin + product + softmax
-            spans += [Span(f"tensor cores, {me}", str(n), begin, tensor),
-                      Span(f"exponentials, {me}", str(n), tensor, free[me])]
-    return spans
-
-
 class Pipeline:
     """A program with a copy engine beside it. The engine copies one tile at a time.
 

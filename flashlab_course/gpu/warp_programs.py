@@ -7,9 +7,11 @@ K, V: the rings of a program; end: how many blocks of keys it walks. A block's n
 j lies in slot j % slots, and is that slot's use number j // slots.
 """
 
-from flashlab_course.gpu.warps import arrive, fetch, release, softmax, sync, wait, wgmma, wgmma_wait
+import itertools
 
-TURN, BOTH = 12, 256                   # the first of two named barriers, and the threads of two consumers
+from flashlab_course.gpu.warps import Ring, arrive, fetch, release, softmax, sync, wait, wgmma, wgmma_wait
+
+TURN, BOTH = 12, 256                   # the first of the named barriers, and the threads of two consumers
 
 
 def in_step(K, V, end):
@@ -79,32 +81,38 @@ def overlapping_consumer(K, V, end):
             yield wait(K.full[(j + 1) % slots], (j + 1) // slots % 2)
         yield wgmma_wait(0)
         yield release(V.free[before])
-    slot, phase = (end - 1) % slots, (end - 1) // slots % 2
-    yield wait(V.full[slot], phase)
-    yield wgmma(V, slot, end - 1)
+    yield from last_product(V, end - 1)
+
+
+def last_product(V, n):
+    """O += P V of the last block, n."""
+    slot = n % len(V.slots)
+    yield wait(V.full[slot], n // len(V.slots) % 2)
+    yield wgmma(V, slot, n)
     yield wgmma_wait(0)
     yield release(V.free[slot])
 
 
-def consumer_in_turn(me, K, V, end):
-    """hopper_turns: as overlapping_consumer, and S is issued only when it is this consumer's turn. me: 0 or 1"""
-    slots = len(K.slots)
-    if me == 1:
-        yield arrive(TURN, BOTH)                       # consumer 0 begins
-    yield wait(K.full[0], 0)
+def issue_scores(me, K, j):
+    """Issue S of block j when it is this consumer's turn, and pass the turn on."""
     yield sync(TURN + me, BOTH)
-    yield wgmma(K, 0, 0)
-    yield arrive(TURN + 1 - me, BOTH)
+    yield wgmma(K, j % len(K.slots), j)
+    yield arrive(TURN + (me + 1) % K.free[0].count, BOTH)
+
+
+def attend_in_turn(me, K, V, n, end):
+    """As overlapping_consumer, and S is issued only in turn. Of blocks n to end of the rings; the kernels' `attend`."""
+    slots = len(K.slots)
+    yield wait(K.full[n % slots], n // slots % 2)
+    yield from issue_scores(me, K, n)
     yield wgmma_wait(0)
-    yield release(K.free[0])
-    yield softmax(0)
-    if end > 1:
-        yield wait(K.full[1 % slots], 1 // slots % 2)
-    for j in range(1, end):
+    yield release(K.free[n % slots])
+    yield softmax(n)
+    if n + 1 < end:
+        yield wait(K.full[(n + 1) % slots], (n + 1) // slots % 2)
+    for j in range(n + 1, end):
         slot, before = j % slots, (j - 1) % slots
-        yield sync(TURN + me, BOTH)
-        yield wgmma(K, slot, j)
-        yield arrive(TURN + 1 - me, BOTH)
+        yield from issue_scores(me, K, j)
         yield wait(V.full[before], (j - 1) // slots % 2)
         yield wgmma(V, before, j - 1)
         yield wgmma_wait(1)
@@ -114,11 +122,14 @@ def consumer_in_turn(me, K, V, end):
             yield wait(K.full[(j + 1) % slots], (j + 1) // slots % 2)
         yield wgmma_wait(0)
         yield release(V.free[before])
-    slot, phase = (end - 1) % slots, (end - 1) // slots % 2
-    yield wait(V.full[slot], phase)
-    yield wgmma(V, slot, end - 1)
-    yield wgmma_wait(0)
-    yield release(V.free[slot])
+
+
+def consumer_in_turn(me, K, V, end):
+    """hopper_turns. me: 0 to consumers - 1"""
+    if me == K.free[0].count - 1:
+        yield arrive(TURN, BOTH)                       # consumer 0 begins
+    yield from attend_in_turn(me, K, V, 0, end)
+    yield from last_product(V, end - 1)
 
 
 def persistent_producer(Q, K, V, ends, tickets, board):
@@ -143,26 +154,24 @@ def persistent_producer(Q, K, V, ends, tickets, board):
     yield release(Q.full[0])
 
 
-def persistent_consumer(Q, K, V, ends, board):
-    """hopper_persistent, without its overlap and turns: takes tile after tile from the board.
-
-    The rings go on where the tile before has left them.
-    """
-    n, turn, slots = 0, 0, len(K.slots)
+def persistent_consumer(me, Q, K, V, ends, board):
+    """hopper_persistent: takes tile after tile from the board. n: how many blocks the rings have had before"""
+    if me == K.free[0].count - 1:
+        yield arrive(TURN, BOTH)                       # consumer 0 begins
+    n, turn = 0, 0
     yield wait(Q.full[0], 0)
     while (tile := board[0]) >= 0:
-        for j in range(n, n + ends[tile]):
-            slot, phase = j % slots, j // slots % 2
-            yield wait(K.full[slot], phase)
-            yield wgmma(K, slot, j)
-            yield wgmma_wait(0)
-            yield release(K.free[slot])
-            yield softmax(j)
-            if j == n + ends[tile] - 1:
-                yield release(Q.free[0])               # the tile's last S has read Q
-            yield wait(V.full[slot], phase)
-            yield wgmma(V, slot, j)
-            yield wgmma_wait(0)
-            yield release(V.free[slot])
-        n, turn = n + ends[tile], turn + 1
+        end = n + ends[tile]
+        yield from attend_in_turn(me, K, V, n, end)
+        yield release(Q.free[0])                       # the tile's last S has read Q
+        yield from last_product(V, end - 1)
+        n, turn = end, turn + 1
         yield wait(Q.full[0], turn % 2)
+
+
+def last_rung(slots=2, ends=(3, 1, 2), consumers=2):
+    """{name: program} of one program of hopper_persistent, as `simulate` runs them. It computes all tiles."""
+    Q, K, V = (Ring(name, n, consumers) for name, n in (("Q", 1), ("K", slots), ("V", slots)))
+    board = []
+    return {"producer": persistent_producer(Q, K, V, ends, itertools.count(), board)} | {
+        f"consumer {me}": persistent_consumer(me, Q, K, V, ends, board) for me in range(consumers)}

@@ -132,7 +132,7 @@ class Warps:
     threads: int
     ready: object = lambda: True
     what: str = ""             # it waits for; "" while it runs
-    line: int = 0              # of its program
+    line: tuple = (None, 0)    # the code that makes its request, and the line
     since: int = 0
     products: list = field(default_factory=list)       # under way
     done: bool = False
@@ -143,7 +143,7 @@ class Moment(NamedTuple):
 
     time: int
     what: str
-    lines: dict                # warps: the line of their program
+    lines: dict                # warps: the code that they run, of their program or of one within it, and the line
     waits: dict                # warps: what they wait for, "" while they run
     slots: dict                # slot: (what it holds, what is coming, who reads)
     barriers: dict             # mbarrier: (phase, arrivals to come, tiles to come)
@@ -185,7 +185,10 @@ class Machine:
         warps.done, warps.since = request is None, self.now
         if warps.done:
             return
-        warps.line = warps.program.gi_frame.f_lineno
+        within = warps.program
+        while within.gi_yieldfrom:
+            within = within.gi_yieldfrom
+        warps.line = within.gi_code, within.gi_frame.f_lineno
         if not isinstance(request, Request):
             raise Mistake(f"{warps.name} yields {request!r}, which is no request such as wait(...) or fetch(...)")
         self.requests.append((warps.name, request))

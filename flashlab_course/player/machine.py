@@ -4,9 +4,11 @@
 """
 
 import inspect
+from itertools import accumulate
 
 from flashlab_course.player.page import OTHER, Player
 from flashlab_course.player.scene import LINE, Scene
+from flashlab_course.player.stops import stops_of
 
 WIDTH, HEAD = 490, 152                 # pixels of the picture, and of the names at its left
 COLUMNS = (0, 62, 170, 322)            # slot, what it holds, its barrier full, its barrier free
@@ -26,11 +28,13 @@ def play_warps(machine):
     bottom = draw_slots(scene, machine.moments, 0)
     bottom = draw_warps(scene, machine.moments, bottom + 8)
     scene.height = draw_units(scene, machine, bottom + 8)
-    draw_programs(scene, machine)
+    stops = stops_of(machine.moments)
+    draw_programs(scene, machine, {step: words for step, _, words in stops})
     steps = len(machine.moments)
     scene.moved = list(range(steps))
     scene.tiles = [n for n in range(steps - 1) if machine.moments[n].time < machine.moments[n + 1].time] + [steps - 1]
-    return Player([scene], steps - 1 if machine.error else 0, keys=KEYS, jump="event")
+    return Player([scene], steps - 1 if machine.error else 0, keys=KEYS, jump="event",
+                  stops=[(step, name) for step, name, _ in stops])
 
 
 def draw_slots(scene, moments, y):
@@ -86,15 +90,19 @@ def draw_units(scene, machine, y):
     return y + (LINE + 1) * len(units)
 
 
-def draw_programs(scene, machine):
-    """The source of every program, with the lines at which its warps are, and in words what has just happened."""
+def draw_programs(scene, machine, see):
+    """The source of every program and the lines at which warps are; what has just happened. see: step -> what to see"""
     moments, last = machine.moments, len(machine.moments) - 1
-    for code in dict.fromkeys(one.program.gi_code for one in machine.warps):
-        names = [one.name for one in machine.warps if one.program.gi_code is code]
+    begun = (moment.what.partition(": ")[0] for moment in moments)
+    actors = list(accumulate(begun, lambda before, who: who if who in moments[0].lines else before))
+    ran = (code for moment in moments for code, _ in moment.lines.values() if code)
+    for code in dict.fromkeys([*(one.program.gi_code for one in machine.warps), *ran]):
         lines, first = inspect.getsourcelines(code)
         for number, text in enumerate(lines, first):
-            there = [any(moment.lines[name] == number for name in names) for moment in moments]
-            looks = ["line now" if here else "line" for here in there]
+            looks = ["line now acts" if moment.lines.get(name) == (code, number) else
+                     "line now" if (code, number) in moment.lines.values() else "line"
+                     for moment, name in zip(moments, actors, strict=True)]
             scene.add("code", look=looks, text=text.rstrip(), number=number)
-    looks = ["status"] * last + ["status bad" if machine.error else "status"]
-    scene.add("status", look=looks, text=[f"time {moment.time:,}: {moment.what}" for moment in moments])
+    looks = ["status look" if n in see else "status" for n in range(last)]
+    said = [f"time {moment.time:,}: {moment.what}\n{see.get(n, '')}".strip() for n, moment in enumerate(moments)]
+    scene.add("status", look=[*looks, "status bad" if machine.error else "status"], text=said)

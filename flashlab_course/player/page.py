@@ -79,14 +79,17 @@ def picture(recording, total, mark=None, scale=1.0):
 class Player:
     """Shows itself in a notebook. save(path) writes a page that needs nothing else.
 
-    keys: what the line below the picture explains; jump: what the larger steps end with
+    keys: what the line below the picture explains; jump: what the larger steps end with; stops: (step, name) of
+    places to look at, which get a button each
     """
 
-    def __init__(self, scenes, start=0, marked=False, keys=KEYS, jump="tile"):
+    def __init__(self, scenes, start=0, marked=False, keys=KEYS, jump="tile", stops=()):
         self.scenes, self.marked, self.keys, self.jump = scenes, marked, keys, jump
         self.title = html.escape(", ".join(scene.title for scene in scenes))
         self.ticks = _ticks(scenes)
-        self.start = next(n for n, tick in enumerate(self.ticks) if tick[0] >= start)
+        self.start, *stopping = (next(n for n, tick in enumerate(self.ticks) if tick[0] >= step)
+                                 for step in (start, *(step for step, _ in stops)))
+        self.stops = list(zip(stopping, (name for _, name in stops), strict=True))
         ends, before = [set(scene.tiles) for scene in scenes], [[None] * len(scenes), *self.ticks]
         self.tiles = [t for t, tick in enumerate(self.ticks)       # where a lane is at the end of a tile
                       if any(step in end and step != old for end, step, old in zip(ends, tick, before[t], strict=True))]
@@ -115,7 +118,8 @@ class Player:
 
     def still(self):
         """The step it opens at as an SVG image; if that is the first, which shows little, one from the middle."""
-        tick = self.ticks[self.start or max(0, self.tiles[len(self.tiles) * 3 // 5] - 1)]
+        middle = self.stops[len(self.stops) // 2][0] if self.stops else self.tiles[len(self.tiles) * 3 // 5] - 1
+        tick = self.ticks[self.start or max(0, middle)]
         alone = len(self.scenes) == 1                  # the source is shown then
         lanes = "".join(_lane(scene, n, alone * LINES) for scene, n in zip(self.scenes, tick, strict=True))
         shown = min(LINES, sum(item.kind == "code" for item in self.scenes[0].items)) if alone else 0
@@ -159,8 +163,10 @@ def _stage(player):
     bar = (f'{buttons}<input type="range" min="0" value="0" aria-label="Step"><select aria-label="Each step is">'
            f'<option value="line">by line</option><option value="tile"{" selected" * several}>by {player.jump}</option>'
            '</select><output></output>')
+    stops = "".join(f'<button type="button" data-to="{tick}">{name}</button>' for tick, name in player.stops)
+    look = f'<div class="bar stops" role="group" aria-label="Stop and look">Stop and look: {stops}</div>' * bool(stops)
     return (f'<div class="stage{" several" * several}" tabindex="0" role="group" aria-label="Player: {player.title}" '
-            f'data-lm-suppress-shortcuts="true"><div class="bar">{bar}</div>'
+            f'data-lm-suppress-shortcuts="true"><div class="bar">{bar}</div>{look}'
             f'<div class="lanes">{"".join(map(_lane, player.scenes))}</div>'
             f'<p class="keys">{player.keys}{CROSSED * crossed}{WRONG * player.marked}{CLOCK * several}</p></div>')
 
@@ -176,7 +182,7 @@ def _lane(scene, step=0, lines=None):
         drawn["code"] = drawn["code"][first:first + lines]
     w, h = round(scene.width), round(scene.height)
     svg = (f'<svg xmlns="http://www.w3.org/2000/svg" class="picture" role="img" width="{w}" height="{h}" '
-           f'aria-label="Tensors in HBM and tiles on chip" viewBox="-1 -1 {w + 2} {h + 2}">'
+           f'aria-label="{html.escape(scene.title)}" viewBox="-1 -1 {w + 2} {h + 2}">'
            f'{"".join(drawn["picture"])}</svg>')
     source = f'<div class="source" tabindex="-1">{"".join(drawn["code"])}</div>'
     return (f'<section class="lane" style="--accent:{scene.color};--wide:{w}px"><h4>{html.escape(scene.title)}</h4>'

@@ -20,7 +20,7 @@
         const [item, what] = lane.slots[slot];
         SET[what](element.querySelector(`[data-i="${item}"]`), value);
       });
-      const now = source.querySelector(".now");
+      const now = source.querySelector(".acts") ?? source.querySelector(".now");
       if (now && (now.offsetTop < source.scrollTop + 18 || now.offsetTop + 36 > source.scrollTop + source.clientHeight)) {
         source.scrollTop = now.offsetTop - source.clientHeight * 0.4;            // the pane alone: the page stays where it is
       }
@@ -33,13 +33,14 @@
     const find = (selector) => root.querySelector(selector);
     const stage = find(".stage"), slider = find("input"), unit = find("select"), output = find("output");
     const lanes = Array.from(root.querySelectorAll(".lane"), (element, n) => laneOf(element, data.lanes[n]));
-    const last = data.ticks.length - 1;
+    const last = data.ticks.length - 1, stops = root.querySelectorAll("[data-to]");
     let at = data.start, timer = null;
 
     function show(tick) {
       at = Math.max(0, Math.min(last, tick));
       lanes.forEach((lane, n) => lane(data.ticks[at][n]));
       slider.value = at;
+      stops.forEach((button) => button.setAttribute("aria-current", Number(button.dataset.to) === at));
       output.textContent = `${at + 1} of ${last + 1}`;
       slider.setAttribute("aria-valuetext", `step ${output.textContent}`);
     }
@@ -74,6 +75,7 @@
     const keys = { " ": "play", ArrowLeft: "back", ArrowRight: "on", ArrowDown: "on", ArrowUp: "back", Home: "first", End: "last" };
 
     root.querySelectorAll("[data-do]").forEach((button) => button.addEventListener("click", acts[button.dataset.do]));
+    stops.forEach((button) => button.addEventListener("click", () => to(Number(button.dataset.to))));
     slider.addEventListener("input", () => to(Number(slider.value)));
     unit.addEventListener("change", () => { if (timer !== null) turn(true); });
     stage.addEventListener("keydown", (event) => {

@@ -277,6 +277,16 @@ K, V = Ring("K", slots=2), Ring("V", slots=2)
 play_warps(simulate({"producer": warp_programs.producer(K, V, 4), "consumer": warp_programs.consumer(K, V, 4)}))
 
 # %% [markdown]
+# Both rungs as a still picture, with every computation at its mean. In both, each softmax has nothing beside it.
+
+# %%
+K, V, K_too, V_too = (Ring(name, slots=2) for name in ("K", "V", "K", "V"))
+apart = {"producer": warp_programs.producer(K_too, V_too, 4), "consumer": warp_programs.consumer(K_too, V_too, 4)}
+runs_of_rungs = {"ring": simulate({"all warps": warp_programs.in_step(K, V, 4)}, threads={"all warps": 256}, unsteady=False),
+                 "producer": simulate(apart, threads={"consumer": 256}, unsteady=False)}
+figures.warps_at_work(runs_of_rungs, "flashlab_course.gpu.warps, 4 blocks, two slots.")
+
+# %% [markdown]
 # ### Two consumers
 #
 # One consumer of eight warps still waits as a whole. The third rung has two consumers, warpgroups of 64 query rows each. They share $K$ and $V$, and each goes at its own pace: while one computes exponentials, the other's products can run.
@@ -465,6 +475,21 @@ consumers = {f"consumer {me}": warp_programs.consumer_in_turn(me, K, V, 3) for m
 play_warps(simulate({"producer": warp_programs.producer(K, V, 3)} | consumers))
 
 # %% [markdown]
+# Three rungs as still pictures. Follow one consumer: in the first its products stand before and after its softmax, in the others $V_{j-1}$ under the softmax of block $j$.
+
+# %%
+def at_its_mean(program):
+    K, V = Ring("K", slots=2, readers=2), Ring("V", slots=2, readers=2)
+    pair = {f"consumer {me}": program(me, K, V, 4) for me in (0, 1)}
+    return simulate({"producer": warp_programs.producer(K, V, 4)} | pair, unsteady=False)
+
+
+steps = {"two consumers": at_its_mean(lambda me, *rest: warp_programs.consumer(*rest)),
+         "overlap": at_its_mean(lambda me, *rest: warp_programs.overlapping_consumer(*rest)),
+         "turns": at_its_mean(warp_programs.consumer_in_turn)}
+figures.warps_at_work(steps, "flashlab_course.gpu.warps, 4 blocks, two slots.")
+
+# %% [markdown]
 # Nobody waits for the last turn that consumer 1 passes on. How many threads are left at the two barriers?
 
 # %%
@@ -564,13 +589,10 @@ show(hopper_persistent.launch, hopper_words.launch_tiles)
 # %% [markdown]
 # `described` makes TMA's descriptor, `operator.index` an integer of a `constexpr`. The softmax takes the maximum before it scales, so `positive_scale` moves a negative sign to $Q$. Without a mask all tiles are equally long, and `together` is 1. `temporary` makes the counter, a zero in HBM, anew in each call. `programs_at_a_time` gives each SM one program of 8 warps. `checked_forward` checks a call, with `why_not`, and launches the kernel.
 #
-# Watch the phases in the player: they count on from tile to tile. (This program leaves out overlap and turns, which stay as they were.)
+# Watch the phases in the player: they count on from tile to tile.
 
 # %%
-Q, K, V = Ring("Q", slots=1, readers=2), Ring("K", slots=2, readers=2), Ring("V", slots=2, readers=2)
-blocks, board = [3, 1, 2], []
-consumers = {f"consumer {me}": warp_programs.persistent_consumer(Q, K, V, blocks, board) for me in (0, 1)}
-play_warps(simulate({"producer": warp_programs.persistent_producer(Q, K, V, blocks, itertools.count(), board)} | consumers))
+play_warps(simulate(warp_programs.last_rung(slots=2, ends=[3, 1, 2])))     # tiles of 3, 1 and 2 blocks
 
 # %% [markdown]
 # ### How many slots fit?
@@ -700,6 +722,18 @@ judge([*half, finite, (after, after + masked)], 128)
 judge([])
 
 # %% [markdown]
+# A change in the simulator: `last_rung` makes the programs of the last rung, whole. Change its slots, its tiles, or its lines, as `(old, new)` of `flashlab_course/gpu/warp_programs.py`. The player shows the first of 50 runs that goes wrong, else the last. Here, one slot:
+
+# %%
+LINES = []
+with tempfile.TemporaryDirectory() as folder:
+    simulated = variant(warp_programs, LINES, folder)
+    tried = first_error(lambda: simulated.last_rung(slots=1, ends=[3, 1], consumers=2), seeds=50)
+    shown = play_warps(tried)
+print((tried.error or "50 runs, no error").replace("; consumer", ";\nconsumer"))
+shown
+
+# %% [markdown]
 # **Takeaway.** Whether a change is right and fits can be judged without a GPU; whether it is faster cannot.
 #
 # ## Backwards
@@ -709,11 +743,6 @@ judge([])
 # Keys lie in rows: a consumer computes $S^\top = K Q^\top$ and $dP^\top = V\,dO^\top$. So $P^\top$ and $dS^\top$ are left operands in registers, and $dV \mathrel{+}= P^\top dO$ and $dK \mathrel{+}= dS^\top Q$ take them from there. $dV$ and $dK$ stay in registers until the end.
 #
 # $dQ$ of a tile is a sum over the keys of *all* consumers. They put $dS$ into shared memory, too, and one of them, the tile's *owner*, computes all of $dQ$. The adder has TMA add the finished tile to $dQ$ in HBM.
-#
-# ```
-# consumer 0    tile 0: S dP . dV . dK, dQ of tile 0     tile 1: S dP . dV . dK              tile 2: ...
-# consumer 1    tile 0: S dP . dV . dK         tile 1: S dP . dV . dK, dQ of tile 1          tile 2: ...
-# ```
 #
 # | signal | kind | who waits |
 # |---|---|---|
@@ -727,6 +756,88 @@ judge([])
 
 # %%
 print(excerpt(hopper_backward_pipeline.step, "if me == owner", "return dK"))
+
+# %% [markdown]
+# These lines in the simulator, for two consumers:
+
+# %%
+from flashlab_course.gpu.warps import arrive, sync
+
+SLOT_FREE, DS_READY, DQ_READY, DQ_FREE = 6, 10, 14, 15 # named barriers; of the first two kinds two each
+
+
+def end_of_step(me, owner, slot, K):
+    if me == owner:
+        yield wgmma_wait(1)
+        yield sync(DS_READY + owner, 256)
+        yield wgmma(K, 0, 0)                           # dQ = dS K
+        yield wgmma_wait(0)
+        yield arrive(SLOT_FREE + slot, 288)
+        yield sync(DQ_FREE, 160)
+        yield arrive(DQ_READY, 160)
+    else:
+        yield arrive(DS_READY + owner, 256)
+        yield wgmma_wait(0)
+        yield arrive(SLOT_FREE + slot, 288)
+
+# %% [markdown]
+# Before it, a consumer's step: four products, and the exponentials of $P$ while $dP$ may still run.
+
+# %%
+def walk_queries(me, K, Q, dO, tiles):
+    yield wait(K.full[0], 0)
+    for n in range(tiles):
+        slot, phase = n % 2, n // 2 % 2
+        yield wait(Q.full[slot], phase)
+        yield wgmma(Q, slot, n)                        # S = K Qᵀ
+        yield wait(dO.full[slot], phase)
+        yield wgmma(dO, slot, n)                       # dP = V dOᵀ
+        yield wgmma_wait(1)
+        yield softmax(n)                               # P
+        yield wgmma(dO, slot, n)                       # dV += Pᵀ dO
+        yield wgmma_wait(1)
+        yield wgmma(Q, slot, n)                        # dK += dSᵀ Q
+        yield from end_of_step(me, n % 2, slot, K)
+
+# %% [markdown]
+# The producer and the adder:
+
+# %%
+def load_queries(K, Q, dO, tiles):
+    yield fetch(K, 0, 0)
+    for n in range(tiles):
+        slot = n % 2
+        if n >= 2:
+            yield sync(SLOT_FREE + slot, 288)
+        yield fetch(Q, n, slot)
+        yield fetch(dO, n, slot)
+
+
+def add_dQ(tiles):
+    yield arrive(DQ_FREE, 160)
+    for n in range(tiles):
+        yield sync(DQ_READY, 160)
+        if n + 1 < tiles:
+            yield arrive(DQ_FREE, 160)
+
+# %% [markdown]
+# Together. Of a consumer's products, `Q` is $S$, then $dK$; `dO` is $dP$, then $dV$; `K` is $dQ$, of the owner alone: consumer 0 at tile 0, consumer 1 at tile 1.
+
+# %%
+def backward(tiles):
+    K, Q, dO = Ring("K", slots=1), Ring("Q", slots=2), Ring("dO", slots=2)
+    walkers = {f"consumer {me}": walk_queries(me, K, Q, dO, tiles) for me in (0, 1)}
+    return {"producer": load_queries(K, Q, dO, tiles)} | walkers | {"adder": add_dQ(tiles)}
+
+
+of_adder = {"adder": 32}
+figures.warps_at_work({"backward": simulate(backward(3), threads=of_adder, unsteady=False)}, "flashlab_course.gpu.warps, 3 tiles of queries, two slots.")
+
+# %% [markdown]
+# Who waits for whom, and when:
+
+# %%
+play_warps(simulate(backward(3), threads=of_adder))
 
 # %% [markdown]
 # Of the consumers only the owner waits for the others. The owners go round: consumer 0 owns tile 0, consumer 1 tile 1, and so on. So the consumers drift apart, and one's exponentials run beside another's products. **Predict** for three consumers: who owns the $dQ$ of query tile 7?
