@@ -213,7 +213,7 @@ X = torch.zeros(1, 1, 8, 16, device=DEVICE)
 ELSEWHERE = torch.empty(1, 1, 8, 16, device="meta" if interpreted() else "cpu")
 REFUSED = [         # by the kernels alone: what they share with the PyTorch rungs is refused in test_rungs.py
     ({"Q": X[0]}, ValueError, r"Q must have 4 dimensions \(B, H, N, d\), got a float32 tensor of shape"),
-    (dict.fromkeys("QKV", X.double()), TypeError, "Q must be one of float16, bfloat16, float32"),
+    (dict.fromkeys("QKV", X.double()), TypeError, "Q must be float16, bfloat16 or float32"),
     (dict.fromkeys("QK", X.repeat(1, 1, 1, 17)), ValueError, "Q must have head dimension d <= 256"),
     ({"Q": X.repeat(1, 3, 1, 1), "K": X.repeat(1, 2, 1, 1), "V": X.repeat(1, 2, 1, 1)}, ValueError,
      "Q must have a multiple of K's heads, at least one, got H_q = 3 and H_kv = 2"),
