@@ -185,7 +185,10 @@ def main(argv=None):
     parser.add_argument("--move", action="store_true")
     parser.add_argument("--since", metavar="REV")
     args = parser.parse_args(argv)
-    said = move() if args.move else [*(follow(args.since) if args.since else ()), *renew()]
+    try:
+        said = move() if args.move else [*(follow(args.since) if args.since else ()), *renew()]
+    except source.SourceError as error:                # run from a wheel, which has no exercises
+        sys.exit(str(error))
     print("\n".join(said), end="\n" * bool(said))
     return 0
 
