@@ -6,8 +6,6 @@ import re
 import numpy
 import torch
 
-from flashlab.validate import describe
-
 OLDEST = (8, 0)                        # compute capability of a GPU that Triton compiles for
 
 
@@ -79,4 +77,4 @@ def check_device(name, T):
         if interpreted():
             where = "the CPU, where Triton's interpreter runs it"
         why = T.is_cuda and too_old(T.device) or "TRITON_INTERPRET decides, on import"
-        raise ValueError(f"{name} must be on {where} ({why}), got {describe(T)}")
+        raise ValueError(f"{name} must be on {where} ({why}), got one on {T.device}")

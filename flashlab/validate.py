@@ -2,7 +2,6 @@
 
 import numbers
 import reprlib
-import sys
 
 import torch
 
@@ -10,7 +9,7 @@ from flashlab import torch_internals
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 SHAPES = {2: "(N, d)", 3: "(T, H, d)", 4: "(B, H, N, d)"}
-LARGEST = sys.float_info.max
+LARGEST_SCALE = 1e8    # in float32 kernels multiply the scale by log2(e), and by -1e30 where a row sees no key
 MAX_HEAD_DIM = 256     # of the kernels: a program keeps Q_i and O_i on chip whole, and wider heads do not fit
 
 
@@ -71,9 +70,11 @@ def check_heads(Q, K):
         raise ValueError(f"Q must have a multiple of K's heads, at least one, got H_q = {H_q} and H_kv = {H_kv}")
 
 
-def check_head_dims(Q, V):
-    """Raise ValueError unless d and d_v are at most what the kernels take."""
-    for name, letter, T in (("Q", "d", Q), ("V", "d_v", V)):
+def check_for_kernels(Q, V, v="V"):
+    """Raise TypeError or ValueError unless the kernels take Q's dtype and both head dimensions. v: what V is called"""
+    if Q.dtype == torch.float64:
+        raise TypeError(f"Q must be float16, bfloat16 or float32 for a kernel, got {describe(Q)}")
+    for name, letter, T in (("Q", "d", Q), (v, "d_v", V)):
         if T.shape[-1] > MAX_HEAD_DIM:
             raise ValueError(f"{name} must have head dimension {letter} <= {MAX_HEAD_DIM}, got {describe(T)}")
 
@@ -101,8 +102,8 @@ def check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K):
     """
     for name, T, N in (("cu_seqlens_q", cu_seqlens_q, Q.shape[-2]), ("cu_seqlens_k", cu_seqlens_k, K.shape[-2])):
         check_int32(name, T, Q)
-        if T.ndim != 1 or len(T) < 2:
-            raise ValueError(f"{name} must have one dimension, (batch + 1,), and two entries or more, "
+        if T.ndim != 1 or len(T) == 0:
+            raise ValueError(f"{name} must have one dimension, (batch + 1,), and one entry or more, "
                              f"got {describe(T)}")
         if len(T) != len(cu_seqlens_q):
             raise ValueError(f"{name} must have as many entries as cu_seqlens_q, {len(cu_seqlens_q)}, "
@@ -115,13 +116,13 @@ def check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, Q, K):
 
 
 def check_scale(scale, d):
-    """The softmax scale: 1/sqrt(d) unless given. Raises unless it is a finite number."""
+    """The softmax scale: 1/sqrt(d) unless given. Raises unless it is a number of at most LARGEST_SCALE in size."""
     if scale is None:
         return d**-0.5
     if not is_number(scale):
         raise TypeError(f"scale must be a number or None for 1/sqrt(d), got {describe(scale)}")
-    if not -LARGEST <= scale <= LARGEST:               # as math.isfinite, which torch.compile cannot trace
-        raise ValueError(f"scale must be finite, got {describe(scale)}")
+    if not -LARGEST_SCALE <= scale <= LARGEST_SCALE:   # neither is NaN
+        raise ValueError(f"scale must lie between -1e8 and 1e8, got {describe(scale)}")
     return float(scale)
 
 

@@ -93,7 +93,7 @@ def _renew_notebook(path):
     if [cell["id"] for cell in mine["cells"]] == [cell["id"] for cell in merged["cells"]]:
         return ""
     source.put(place, _text(merged))
-    return f"{path.name}: renewed" + (f", with {yours} cells of yours" if yours else "")
+    return f"{path.name}: renewed" + (f", with {yours} cell{'s' * (yours > 1)} of yours" if yours else "")
 
 
 def working_copy(notebook, folder="notebooks"):
@@ -174,8 +174,11 @@ def follow(since):
 
 
 def _git(*words):
-    """(did it succeed?, its output)"""
-    found = subprocess.run(["git", *map(str, words)], cwd=source.root(), capture_output=True, encoding="utf-8")
+    """(did it succeed?, its output); (False, "") if there is no git"""
+    try:
+        found = subprocess.run(["git", *map(str, words)], cwd=source.root(), capture_output=True, encoding="utf-8")
+    except FileNotFoundError:
+        return False, ""
     return found.returncode == 0, found.stdout
 
 
@@ -185,7 +188,10 @@ def main(argv=None):
     parser.add_argument("--move", action="store_true")
     parser.add_argument("--since", metavar="REV")
     args = parser.parse_args(argv)
-    said = move() if args.move else [*(follow(args.since) if args.since else ()), *renew()]
+    try:
+        said = move() if args.move else [*(follow(args.since) if args.since else ()), *renew()]
+    except source.SourceError as error:                # run from a wheel, which has no exercises
+        sys.exit(str(error))
     print("\n".join(said), end="\n" * bool(said))
     return 0
 

@@ -293,8 +293,9 @@ def test_flops_are_counted(options, pairs):
 
 def test_flops_of_packed_sequences():
     cu_seqlens = torch.tensor([0, 2, 7], dtype=torch.int32)
-    flops = counted(lambda: flash_attention_varlen(*[torch.randn(7, 3, 8)] * 3, cu_seqlens, cu_seqlens))
-    assert flops == {"flashlab.attention_forward": 3 * (2 * 2 + 5 * 5) * 4 * 8}
+    for n, scores in ((3, 2 * 2 + 5 * 5), (1, 0)):     # two sequences, none
+        flops = counted(lambda: flash_attention_varlen(*[torch.randn(7, 3, 8)] * 3, cu_seqlens[:n], cu_seqlens[:n]))
+        assert flops == {"flashlab.attention_forward": 3 * scores * 4 * 8}
 
 
 # ---- threads

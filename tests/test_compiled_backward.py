@@ -13,7 +13,17 @@ from flashlab_course.gpu.occupancy import occupancy
 
 pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (it exists for Linux only)")
 
-from test_compiled import BY_THREADS, BY_TMA, PACKED, PRODUCT, SEED, WINDOW, asked_for, product_loops  # noqa: E402
+from test_compiled import (  # noqa: E402
+    BY_THREADS,
+    BY_TMA,
+    MEASURED,
+    PACKED,
+    PRODUCT,
+    SEED,
+    WINDOW,
+    asked_for,
+    product_loops,
+)
 
 from flashlab.kernels import fa2_atomic_backward, fa2_backward, fa2_split_backward, fa2_tma_backward
 from flashlab.kernels.tuning import Tiles  # noqa: E402
@@ -100,7 +110,7 @@ def test_what_the_compiler_made_of_it(compiled, name):
     ((_, _, arch), spills), result = CASES[name], compiled[name]
     copies = BY_TMA if name.startswith(("hopper", "tma")) else BY_THREADS
     assert (PRODUCT[arch] in result.ptx) == ("float32" not in name) and copies in result.ptx
-    assert result.spills <= spills
+    assert result.spills <= spills or not MEASURED
     assert not result.warnings or name == "tma d 64, lean"              # ptxas says here when wgmma is serialised
     assert result.shared_bytes <= SHARED_LIMIT[arch]
 
@@ -124,6 +134,7 @@ def test_three_lean_programs_run_on_an_sm(compiled):
     assert occupancy(4 * 32, lean.registers, lean.shared_bytes).blocks == 3
 
 
+@pytest.mark.skipif(not MEASURED, reason="another ptxas")
 @pytest.mark.parametrize("name, at_most", [("hopper d 64", 0), ("hopper d 128", 12)])
 def test_the_consumers_of_the_hopper_kernel_keep_their_tiles_in_registers(compiled, name, at_most):
     """Fails if a round of two tiles reads more spilled registers than a few addresses."""

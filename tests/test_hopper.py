@@ -118,8 +118,16 @@ def test_packed_sequences(monkeypatch, case, poison):
     assert (O[:, :, rest:] == 0).all() and (L[:, :, rest:] == -torch.inf).all()
 
 
+def test_a_batch_of_no_sequence(monkeypatch):
+    """No row belongs to a sequence: fails if one is left unwritten, or a warp waits for blocks that are not there."""
+    (Q, K, V, _), cu = inputs(150, 70, 64, 1, 2, 1), torch.zeros(1, dtype=torch.int32)
+    O, L = run(monkeypatch, Q, K, V, False, THREE, cu_seqlens_q=cu, cu_seqlens_k=cu, batch=0)
+    assert (O == 0).all() and (L == -torch.inf).all()
+
+
 TABLES = {
-    "as above": hopper_stand_in.LENGTHS[0], "one": [300], "only empty ones": [0, 0, 0], "whole blocks": [128, 256, 64],
+    "as above": hopper_stand_in.LENGTHS[0], "none": [], "one": [300], "only empty ones": [0, 0, 0],
+    "whole blocks": [128, 256, 64],
     "more than one look": [int(n) for n in torch.randint(0, 40, (130,), generator=torch.Generator().manual_seed(0))],
 }
 

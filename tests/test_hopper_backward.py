@@ -196,6 +196,14 @@ def test_packed_sequences(monkeypatch, case, poison):
     assert all((T[:, :, rows[-1][n].stop:] == 0).all() for T, n in zip(grads, (0, 1, 1), strict=True))
 
 
+def test_a_batch_of_no_sequence(monkeypatch):
+    """No row belongs to a sequence: fails if one is left unwritten, or a warp waits for blocks that are not there."""
+    (Q, K, V, dO), cu = inputs(150, 70, 64, 1, 2, 1), torch.zeros(1, dtype=torch.int32)
+    O, L, few = torch.zeros_like(Q), torch.full(Q.shape[:3], -torch.inf), {"cu_seqlens_q": cu, "cu_seqlens_k": cu}
+    grads = run_backward(monkeypatch, Q, K, V, O, dO, L, False, THREE, batch=0, **few)
+    assert all((T == 0).all() for T in grads)
+
+
 # ---- a broken protocol is seen
 
 

@@ -94,7 +94,7 @@ BAD = [
     ({"V": X[:3]}, ValueError, r"V must have K's sizes \(6,\)"),
     (dict.fromkeys("QK", X[:, :0]), ValueError, r"Q must have head dimension d >= 1"),
     ({"V": X[:, :0]}, ValueError, r"V must have head dimension d_v >= 1"),
-    ({"scale": float("nan")}, ValueError, r"scale must be finite, got nan"),
+    ({"scale": float("nan")}, ValueError, r"scale must lie between -1e8 and 1e8, got nan"),
     ({"scale": "1"}, TypeError, r"scale must be a number"),
     ({"causal": 1}, TypeError, r"causal must be True or False, got 1"),
 ]

@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -108,6 +110,34 @@ def test_lab_passes_its_arguments_on_and_help_lists_every_target(clone):
     targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)[1].split()
     listed = re.findall(r"^  make ([\w-]+) +\S", make(clone).stdout, re.M)
     assert sorted(listed) == sorted(targets)
+
+
+# ---- a wheel -----------------------------------------------------------------------------------------------------
+
+
+def test_a_wheel_holds_both_packages_whole_and_its_commands_work_or_say_what_they_need(tmp_path):
+    """Built without a network. Fails if a file is left out, or a command ends in a traceback away from a clone."""
+    pytest.importorskip("setuptools", "77")
+    for package in ("flashlab", "flashlab_course"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    files = {str(path.relative_to(tmp_path)) for path in tmp_path.glob("flashlab*/**/*") if path.is_file()}
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-index", "--no-build-isolation", "."]
+    subprocess.run(build, cwd=tmp_path, check=True)
+    with zipfile.ZipFile(*tmp_path.glob("*.whl")) as wheel:
+        assert {name for name in wheel.namelist() if ".dist-info/" not in name} == files
+        wheel.extractall(tmp_path / "installed")
+    (tmp_path / "elsewhere").mkdir()
+    env = {name: value for name, value in os.environ.items() if name != "FLASHLAB_ROOT"}
+    run = partial(subprocess.Popen, cwd=tmp_path / "elsewhere", env=env | {"PYTHONPATH": str(tmp_path / "installed")},
+                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    doctor, *others = [run([sys.executable, "-m", *words.split()]) for words in
+                       ("flashlab doctor", "flashlab check", "flashlab_course.workspace")]
+    assert "chapters" in doctor.communicate()[0] and doctor.returncode == 0
+    for one in others:
+        assert re.fullmatch(r"no folder solutions/ .*: work in a clone of the repository.*\n", one.communicate()[0])
+        assert one.returncode == 1
 
 
 # ---- imports -----------------------------------------------------------------------------------------------------

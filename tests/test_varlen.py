@@ -162,22 +162,26 @@ def test_torch_compile_takes_both_whole(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("lengths", [([0, 0], [3, 4]), ([3, 4], [0, 0])], ids=["no queries", "no keys"])
-def test_nothing_to_attend_from_or_to(backend, lengths):
-    Q, K, V, _, *cu = packed(*lengths)
+@pytest.mark.parametrize("lengths", [([0, 0], [3, 4]), ([3, 4], [0, 0]), ([], [])], ids=["no queries", "no keys", "neither"])
+@pytest.mark.parametrize("after", [(0, 0), (20, 3)], ids=["", "rows after"])
+def test_nothing_to_attend_from_or_to(backend, lengths, after):
+    """Fails if a batch of no sequence is refused, or a row that sees no key is left unwritten."""
+    Q, K, V, _, *cu = packed(*lengths, after=after)
     Q, K, V = (T.requires_grad_() for T in (Q, K, V))
     O, L = flashlab.flash_attention_varlen(Q, K, V, *cu, return_lse=True, backend=backend)
     assert (O == 0).all() and (L == -torch.inf).all()
     assert all((T == 0).all() for T in torch.autograd.grad(O.sum(), (Q, K, V)))
 
 
-X, CU = torch.zeros(8, 2, 16), torch.tensor([0, 8], dtype=torch.int32)
+X, CU, TRITON = torch.zeros(8, 2, 16), torch.tensor([0, 8], dtype=torch.int32), {"backend": "triton"}
 REFUSED = {
     "four dimensions": ({"Q": X[None]}, ValueError, r"Q must have 3 dimensions \(T, H, d\), got a float32 tensor of shape \(1, 8"),
     "a list": ({"cu_seqlens_q": [0, 8]}, TypeError, r"cu_seqlens_q must be a torch.Tensor, got \[0, 8\]"),
     "only one": ({"cu_seqlens_k": None}, TypeError, "cu_seqlens_k must be a torch.Tensor, got None"),
     "int64": ({"cu_seqlens_k": CU.long()}, TypeError, "cu_seqlens_k must be an int32 tensor on Q's device cpu, got a int64"),
-    "no sequence": ({"cu_seqlens_q": CU[:1]}, ValueError, r"cu_seqlens_q must have one dimension, \(batch \+ 1,\)"),
+    "no entry": ({"cu_seqlens_q": CU[:0]}, ValueError, r"cu_seqlens_q must have one dimension, \(batch \+ 1,\)"),
+    "float64": (dict.fromkeys("QKV", X.double()) | TRITON, TypeError, r"Q must be float16, .* got .* of shape \(8, 2, 16\)"),
+    "wide": ({"V": X.repeat(1, 1, 17)} | TRITON, ValueError, r"V must have .* d_v <= 256, got .* of shape \(8, 2, 272\)"),
     "batches differ": ({"cu_seqlens_k": CU[[0, 0, 1]]}, ValueError, "cu_seqlens_k must have as many entries as cu_seqlens_q, 2,"),
     "not from 0": ({"cu_seqlens_q": CU + 1}, ValueError, r"cu_seqlens_q must begin with 0, .* got 1 as entry 0"),
     "too long": ({"cu_seqlens_k": 2 * CU}, ValueError, r"cu_seqlens_k must .* end with 8 at most, .* got 16 as entry 1"),

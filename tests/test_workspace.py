@@ -147,6 +147,17 @@ def test_answers_in_files_that_git_knows_move_to_my(origin, clone):
     assert any("import torch, math" in cell.source for cell in cells(clone / "my/03_online_softmax.ipynb"))
 
 
+def test_without_git_an_answer_is_kept_beside_the_new_stub(clone, monkeypatch, tmp_path):
+    """A course that was downloaded, not cloned, on a machine that has no git."""
+    workspace.renew()
+    solve("ex03_merge")
+    change(clone / "solutions/ex03_merge.py", NEW)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "as it was: ex03_merge.mine.py" in "".join(workspace.renew()) and workspace.renew() == []
+    assert "torch.maximum" in (clone / "my/exercises/ex03_merge.mine.py").read_text(encoding="utf-8")
+    assert stubs.present("ex03_merge") == stubs.stub("ex03_merge")
+
+
 def test_a_full_disk_costs_no_answer(clone, monkeypatch):
     workspace.renew()
     solve("ex03_merge", ("m = torch.maximum(m_a, m_b)", "mine = m = torch.maximum(m_a, m_b)"))

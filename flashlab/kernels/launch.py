@@ -15,7 +15,6 @@ from flashlab import validate
 from flashlab.kernels import plans
 from flashlab.triton_mode import check_device, interpreted
 
-FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 SMALLEST_SCALE = 1e-30 # stands for 0: scores vanish beside 1, and -inf stays -inf where -inf * 0 would be NaN
 
@@ -28,9 +27,9 @@ def check_call(Q, K, V, *, causal=False, scale=None, B_r=None, B_c=None, dropout
 
     deterministic: only checked here; it decides which kernel runs, and no kernel takes it
     """
-    validate.check_qkv(Q, K, V, ndim=4, dtypes=FLOATS)
+    validate.check_qkv(Q, K, V, ndim=4)
     validate.check_heads(Q, K)
-    validate.check_head_dims(Q, V)
+    validate.check_for_kernels(Q, V)
     validate.check_bool(deterministic=deterministic)
     causal, window = validate.check_window(window, causal, Q.shape[2], K.shape[2])
     options = {"causal": causal, "scale": validate.check_scale(scale, Q.shape[-1])}

@@ -33,7 +33,8 @@ def flash_attention(
              device. No mask is stored. Triton only
     Gradient: of O and of L, once: a second derivative raises, and so does a forward-mode one. Nothing N x N is stored
     Autocast: as scaled_dot_product_attention: inputs are cast to its dtype, gradients back to the inputs' dtypes
-    Scores:  float32: one beyond 3.4e38 is inf, and its row NaN; one below -3.4e38 is -inf and weighs nothing
+    Scores:  float32, so the relative error of a weight is about 1e-7 times its row's largest score. Where that score is
+             beyond 1e8, the row may come out as 0 or NaN. scale is at most 1e8 in size
     Deterministic: same inputs, same bits. The fastest kernels add up dQ in whatever order their programs finish.
              None: as torch.are_deterministic_algorithms_enabled() says
     Backend: "triton" runs the best kernel that takes the call, see `pick.pick`; a kernel's name runs that kernel, or
@@ -58,7 +59,8 @@ def flash_attention_varlen(
     Shapes:  Q (T_q, H_q, d), K (T_k, H_kv, d), V (T_k, H_kv, d_v) -> O (T_q, H_q, d_v) in Q's dtype, contiguous;
              with return_lse also L (H_q, T_q), natural-log logsumexp. Any strides; H_q a multiple of H_kv
              cu_seqlens_q, cu_seqlens_k (batch + 1,), int32, on Q's device: sequence s has the queries cu_seqlens_q[s]
-             to cu_seqlens_q[s + 1] and the keys cu_seqlens_k[s] to cu_seqlens_k[s + 1]. Sequences may be empty
+             to cu_seqlens_q[s + 1] and the keys cu_seqlens_k[s] to cu_seqlens_k[s + 1]. Sequences may be empty,
+             and there may be none
     Causal, window: within each sequence, aligned as flash_attention does, with the sequence's own N_q and N_k
     Rows:    beyond the last sequence: O = 0, L = -inf, gradients 0
     No wait: no call waits for a GPU, so the numbers in cu_seqlens are checked on the CPU only. On a GPU wrong numbers
@@ -101,6 +103,8 @@ def _checked_call(options, ndim, Q, K, V):
     """The arguments of the forward operator for a call. Raises TypeError or ValueError that names the argument."""
     validate.check_qkv(Q, K, V, ndim=ndim)
     if ndim == 3:
+        if options.backend not in ("auto", "torch"):   # checked here as well, for the shape in the message
+            validate.check_for_kernels(Q, V)
         Q, K, V = (T.transpose(0, 1)[None] for T in (Q, K, V))     # (1, H, T, d): one batch holds all sequences
         validate.check_cu_seqlens(*options[-2:], Q, K)
         options = Options(*options[:-2], *(T.contiguous() for T in options[-2:]))

@@ -37,9 +37,8 @@ def flash_attention_decode(
     No wait: the numbers in lengths and block_table are checked on the CPU only. On a GPU wrong ones give meaningless
              results, but nothing outside of the caches is read or written; a new key for which there is no room is not
              written. The torch backend does wait: it computes one sequence after the other
-    Scores:  as flash_attention; in Triton a scale or score beyond 2.3e38 counts as infinite
     Gradient: none. flash_attention has one
-    Autocast: as flash_attention; a cache keeps its dtype, and is cast whole in each call
+    Scores, autocast: as flash_attention; a cache keeps its dtype, and is cast whole in each call
     Backend: "triton" runs operator/decode_kernels.py, "torch" torch_backend.py, for "auto" see `attention.pick_backend`
     Raises:  TypeError or ValueError before anything is launched; RuntimeError where a gradient is asked for
     Source:  Dao, Haziza, Massa, Sizov 2023, "Flash-Decoding for long-context inference"; pages: Kwon et al. 2023,
@@ -69,10 +68,8 @@ def _checked_step(Q, K_cache, V_cache, lengths, block_table, K_new, V_new, windo
         validate.check_positive(splits=splits)
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
-    if backend == "triton" and Q.dtype == torch.float64:
-        raise TypeError(f"Q must be float16, bfloat16 or float32 with backend='triton', got {describe(Q)}")
     if backend == "triton":
-        validate.check_head_dims(Q, V_cache)
+        validate.check_for_kernels(Q, V_cache, "V_cache")
     if lengths.device.type == "cpu" and torch_internals.has_numbers(lengths):
         _check_numbers(lengths.tolist(), block_table, K_cache, added, N_max)
     refuse_derivatives("flash_attention_decode", Q=Q, K_cache=K_cache, V_cache=V_cache, K_new=K_new, V_new=V_new)

@@ -77,8 +77,8 @@ def _scores(Q, K, options):
     B, H, N_q, _ = Q.shape
     sizes, cu_seqlens = [(N_q, K.shape[2])], (options.cu_seqlens_q, options.cu_seqlens_k)
     if cu_seqlens[0] is not None:
-        n = len(cu_seqlens[0]) - 1
-        sizes = [(N_q // n, K.shape[2] // n)] * n
+        n = len(cu_seqlens[0]) - 1                     # may be 0
+        sizes = [(N_q // max(1, n), K.shape[2] // max(1, n))] * n
         if all(map(torch_internals.has_numbers, cu_seqlens)):
             sizes = zip(*(cu.diff().tolist() for cu in cu_seqlens), strict=True)
     return B * H * sum(_scores_of_a_head(N_q, N_k, options) for N_q, N_k in sizes)

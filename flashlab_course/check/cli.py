@@ -68,9 +68,9 @@ def watch(name):
 
 def show_overview(names=()):
     """Every exercise, or these, with its state; those begun are checked. Not begun is no failure."""
-    failed = []
+    failed, states = [], overview.Overview.now(names).states
     print(overview.HEADING)
-    for name, state in overview.Overview.now(names).states.items():
+    for name, state in states.items():
         if stubs.own_text(name) is not None:
             report = checker.checked(name, terminal=True)
             state = overview.PASSED if report else f"not yet: {report.mistake or 'wrong answers'}"
