@@ -92,7 +92,7 @@ my_expected_bytes = None
 said = compare("bytes of a block of keys", my_expected_bytes, torch.empty(128, 128, dtype=torch.bfloat16).nbytes)
 
 # %% [markdown]
-# In the simulator a program is a Python generator. Each `yield` asks the machine for something, and waits until it is granted. Step through this one: the column *full* shows the phase, and what is still to come before it ends.
+# In the simulator a program is a Python generator. Each `yield` asks the machine for something, and waits until it is granted. Step through this one: the column *full* shows the phase, and what is still to come before it ends. The buttons under **Stop and look** jump to the steps that matter, each with a sentence.
 
 # %%
 def one_tile(K):
