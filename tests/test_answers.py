@@ -67,7 +67,7 @@ def complaint(row, report):
 
 
 @pytest.mark.skipif(not interpreted() and TRITON, reason="recorded where kernels are interpreted")
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in form.names()])
+@pytest.mark.parametrize("name", form.names())
 def test_answers_get_their_reports(sandbox, sampled, name):
     exercise = form.exercise(name)
     if exercise.triton and not TRITON:
