@@ -8,6 +8,7 @@ import contextlib
 
 import torch
 from torch._C import _TorchDispatchModeKey
+from torch._compile import _disable_dynamo as not_compiled     # torch.compiler.disable imports the compiler at once
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch._subclasses.fake_tensor import is_fake
 from torch.autograd import forward_ad, profiler
