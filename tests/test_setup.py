@@ -131,13 +131,11 @@ def test_flashlab_imports_without_triton_and_doctor_says_what_to_do():
     assert f"{blocked} need Triton" in " ".join(answer.stdout.split())
 
 
-@pytest.mark.parametrize("first", ["import triton", "import torch._dynamo",
-                                   "from torch.utils.flop_counter import FlopCounterMode",
-                                   "import torch; torch.compile(lambda x: x + 1, backend='eager')(torch.ones(3))"])
-def test_where_triton_came_first_all_but_its_kernels_work(first):
+def test_where_triton_came_first_all_but_its_kernels_work():
     """transformers, torch.compile and torch's own counters import it too, and without a GPU it then asks for one."""
     pytest.importorskip("triton")
-    answer = python(first + """
+    answer = python("""
+import torch; torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
 import sys; assert "triton" in sys.modules
 import flashlab, torch
 from flashlab_course import doctor
@@ -198,8 +196,8 @@ def test_importing_flashlab_costs_little_beyond_torch_and_triton():
     pytest.importorskip("triton")
     code = ("import time, torch, triton; start = time.perf_counter(); import flashlab; "
             "print(time.perf_counter() - start)")
-    seconds = [float(python(code, TRITON_INTERPRET="1").stdout) for _ in range(3)]
-    assert min(seconds) <= 0.3, seconds                     # the best of three: this machine may be busy
+    once = lambda: float(python(code, TRITON_INTERPRET="1").stdout)
+    assert any(once() <= 0.3 for _ in range(3))            # not each time: this machine may be busy
 
 
 # ---- command line ------------------------------------------------------------------------------------------------
