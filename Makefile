@@ -36,11 +36,11 @@ check: $(INSTALLED)     ## your exercises: those begun are checked, with your pr
 
 test: $(INSTALLED)      ## everything CI runs: ruff, unit tests, every notebook from the top
 	@$(call timed,ruff,$(PY) -m ruff check flashlab flashlab_course notebooks/src notebooks/build.py solutions tests)
-	@$(call timed,unit tests,$(ONE_THREAD) $(PY) -m pytest -n auto --dist loadgroup --sample)
+	@$(call timed,unit tests,$(ONE_THREAD) $(PY) -m pytest -n auto --dist loadfile --sample)
 	@$(call timed,notebooks,$(PY) notebooks/build.py --check)
 
 test-all: $(INSTALLED)  ## every unit test; `make test` leaves out repetitions, see tests/conftest.py
-	@$(call timed,unit tests,$(ONE_THREAD) $(PY) -m pytest -n auto --dist loadgroup)
+	@$(call timed,unit tests,$(ONE_THREAD) $(PY) -m pytest -n auto --dist loadfile)
 
 house:      ## lines and tokens of every folder against its budget, and what is too long
 	@$(PYTHON) tests/house.py

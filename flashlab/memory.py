@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from flashlab import ops, torch_internals
 from flashlab.validate import check_positive, describe
@@ -119,7 +119,7 @@ def _index(verb, T, rows, cols):
     return (rows,) if T.ndim == 1 else (rows, cols)
 
 
-class Memory(TorchDispatchMode):
+class Memory(torch_internals.DispatchMode):
     """Counts HBM traffic and enforces the SRAM size for everything run inside `with Memory() as mem:`.
 
     sram_bytes   the SRAM of one program (one streaming multiprocessor), in bytes

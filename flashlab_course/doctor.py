@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy
 import torch
-from torch.utils.benchmark import Timer
 
 from flashlab.operator import pick
 from flashlab.operator.attention import pick_backend
@@ -101,6 +100,8 @@ def describe_gpu(gpu, driver):
 
 def seconds_per_call(function, calls):
     """Best of five: the shortest run is the one least disturbed."""
+    from torch.utils.benchmark import Timer  # here: it imports setuptools
+
     timer = Timer("function()", globals={"function": function}, num_threads=torch.get_num_threads())
     return min(timer.timeit(calls).mean for _ in range(5))
 

@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import hashlib
 import json
+import multiprocessing
 import os
 import re
 import sys
@@ -22,6 +23,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest import mock
 
 import nbformat
 from jupyter_client.manager import AsyncKernelManager
@@ -81,6 +83,42 @@ def check_style(notebook):
         if cell.cell_type == "code" and lines > MAX_CODE_LINES:
             raise NotebookError(f"a code cell has {lines} lines, at most {MAX_CODE_LINES} are allowed:\n"
                                 f"{indent(cell.source)}")
+
+
+@contextlib.contextmanager
+def warm_kernels():
+    """Within, a kernel is forked from a process that has imported what all notebooks import, which takes seconds.
+
+    That is not flashlab: whether a notebook imports it before Triton is for its own kernel to see.
+    """
+    server = multiprocessing.get_context("forkserver")
+    preloaded = "torch", "matplotlib.pyplot", "ipykernel.kernelapp", "ipykernel.debugger", "nbclient"
+    server.set_forkserver_preload(list(preloaded))
+
+    def launch(command, cwd, env, **_):
+        """Stands for the Popen of the command `python -m ipykernel_launcher ...`."""
+        process = server.Process(target=be_a_kernel, args=(command[3:], cwd, env))
+        process.start()
+        while os.getpgid(process.pid) == os.getpgid(0):    # until it has a group of its own: who ends it ends its group
+            time.sleep(0.01)
+        process.poll, process.wait = lambda: process.exitcode, process.join
+        process.stdin = process.stdout = process.stderr = None
+        return process
+
+    settings = {"MPLBACKEND": "module://matplotlib_inline.backend_inline", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+    with mock.patch("jupyter_client.provisioning.local_provisioner.launch_kernel", launch), \
+            mock.patch.dict(os.environ, settings):
+        yield
+
+
+def be_a_kernel(arguments, folder, environment):
+    from ipykernel.kernelapp import launch_new_instance
+
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.setsid()
+    launch_new_instance(argv=[*arguments, f"--IPKernelApp.parent_handle={os.getppid()}"])    # it ends with its parent
 
 
 def run(notebook, folder):
@@ -258,7 +296,10 @@ def main(argv=None, folder=HERE):
     at_once = min(2, os.cpu_count()) if args.check else 1       # who builds or records wants times of an idle machine
     if at_once > 1:                                             # with more threads than cores, threads mostly wait
         os.environ.setdefault("OMP_NUM_THREADS", "1")
-    seconds, failed = run_all(step, find(folder, args.numbers), folder, at_once)
+    sources = find(folder, args.numbers)
+    warm = args.check and len(sources) > 1 and sys.platform == "linux"
+    with warm_kernels() if warm else contextlib.nullcontext():
+        seconds, failed = run_all(step, sources, folder, at_once)
     if args.check:
         try:
             check_orphans(folder)

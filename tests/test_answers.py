@@ -67,12 +67,12 @@ def complaint(row, report):
 
 
 @pytest.mark.skipif(not interpreted() and TRITON, reason="recorded where kernels are interpreted")
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in form.names()])
+@pytest.mark.parametrize("name", form.names())
 def test_answers_get_their_reports(sandbox, sampled, name):
     exercise = form.exercise(name)
     if exercise.triton and not TRITON:
         pytest.skip("needs Triton")
-    reports = [(row, examined(exercise, row)) for row in sampled(answers(name), 16)]
+    reports = [(row, examined(exercise, row)) for row in sampled(answers(name), 24)]
     failed = [f"{row['name']} ({row['what']}): {said}\n{report}"
               for row, report in reports if (said := complaint(row, report))]
     assert not failed, "\n\n".join(failed)

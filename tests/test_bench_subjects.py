@@ -222,7 +222,7 @@ def test_the_profiled_launch_is_checked_first_and_alone_between_start_and_stop(m
 # ---- basics
 
 OF_PRODUCTS = ("key_loading", "matmul", "matmul_tiles", "matmul_order", "precision")
-SHRINK = {"coalescing": 512} | dict.fromkeys(OF_PRODUCTS, 128)
+SHRINK = {"coalescing": 512, "vector_addition": 2**15} | dict.fromkeys(OF_PRODUCTS, 128)
 
 
 def here(section=None):

@@ -15,7 +15,7 @@ from flashlab_course.check import checker, form, source, stubs
 
 TRITON = importlib.util.find_spec("triton") is not None        # Linux only: elsewhere its exercises are left out
 EXERCISES = [name for name in form.names() if TRITON or not form.exercise(name).triton]
-each = pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in EXERCISES])
+each = pytest.mark.parametrize("name", EXERCISES)
 
 
 @each

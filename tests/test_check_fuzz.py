@@ -64,7 +64,7 @@ def spoilt(exercise, k):
     return text
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in EXERCISES])
+@pytest.mark.parametrize("name", EXERCISES)
 def test_every_spoilt_solution_gets_its_verdict(name, monkeypatch):
     exercise = form.exercise(name)
     monkeypatch.setattr(exercise, "seconds", SECONDS)

@@ -19,8 +19,6 @@ from flashlab.operator import hopper_forward, windows  # noqa: E402
 from flashlab_course.gpu import matmul, row_softmax  # noqa: E402
 from flashlab_course.gpu.matrix_add import matrix_add_kernel  # noqa: E402
 
-pytestmark = pytest.mark.xdist_group("compiled")            # one worker compiles, once
-
 # The bounds on spills hold for the ptxas of these. Those of 3.8 and, far more, 3.9 spill in the Hopper kernels' loops.
 MEASURED = triton.__version__.startswith(("3.6", "3.7"))
 PRODUCT = {80: "mma.sync", 86: "mma.sync", 89: "mma.sync", 90: "wgmma.mma_async", 100: "tcgen05.mma"}   # its PTX name

@@ -29,8 +29,6 @@ from flashlab.kernels import fa2_atomic_backward, fa2_backward, fa2_split_backwa
 from flashlab.kernels.tuning import Tiles  # noqa: E402
 from flashlab.operator import hopper_backward  # noqa: E402
 
-pytestmark = pytest.mark.xdist_group("compiled_backward")   # one worker compiles, once
-
 DKDV, DQ = 1, 2                        # which launch of three
 LAST_BUT_ONE = -2                      # of however many
 SMALLER = {"tiles": {"keys": Tiles(64, 64, 8, 2)}}

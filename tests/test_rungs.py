@@ -117,7 +117,7 @@ def test_bad_input_is_named(rung_):
 sizes = st.integers(1, 40)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(N_q=sizes, N_k=sizes, d=st.integers(1, 24), d_v=st.integers(1, 24), B_r=st.integers(1, 20),
        B_c=st.integers(1, 20), causal=st.booleans(), dtype=st.sampled_from(DTYPES))
 def test_measured_traffic_is_the_formula(N_q, N_k, d, d_v, B_r, B_c, causal, dtype):

@@ -153,21 +153,31 @@ sys.meta_path.insert(0, Hide())
 """
 
 
-def test_flashlab_imports_without_triton_and_doctor_says_what_to_do():
-    answer = python(WITHOUT_TRITON + "from flashlab_course import doctor; print(doctor.as_text(doctor.report()))")
-    assert answer.returncode == 0, answer.stderr
+def test_without_triton_all_but_its_kernels_works_and_doctor_says_what_to_do():
+    """As on macOS and Windows: auto works, "triton" says what to do, and `import flashlab` stays cheap."""
+    answer = python(WITHOUT_TRITON + """
+import flashlab, torch
+assert "flashlab.operator.attention" not in sys.modules
+from flashlab.operator.attention import flash_attention, pick_backend
+assert flashlab.flash_attention is flash_attention and not hasattr(flashlab, "flash_atention")
+assert pick_backend("cuda") == ("torch", "triton is not installed")
+X = torch.randn(1, 1, 8, 16)
+torch.testing.assert_close(flash_attention(X, X, X), torch.nn.functional.scaled_dot_product_attention(X, X, X))
+from flashlab_course import doctor
+print(doctor.as_text(doctor.report()))
+flash_attention(X, X, X, backend="triton")
+""")
+    assert "RuntimeError: backend='triton' needs triton, which is not installed" in answer.stderr, answer.stderr
     assert "not installed: its chapters cannot run" in answer.stdout or "it has no wheels for" in answer.stdout
     blocked = " ".join(c.number for c in CHAPTERS if c.needs_triton)
     assert f"{blocked} need Triton" in " ".join(answer.stdout.split())
 
 
-@pytest.mark.parametrize("first", ["import triton", "import torch._dynamo",
-                                   "from torch.utils.flop_counter import FlopCounterMode",
-                                   "import torch; torch.compile(lambda x: x + 1, backend='eager')(torch.ones(3))"])
-def test_where_triton_came_first_all_but_its_kernels_work(first):
+def test_where_triton_came_first_all_but_its_kernels_work():
     """transformers, torch.compile and torch's own counters import it too, and without a GPU it then asks for one."""
     pytest.importorskip("triton")
-    answer = python(first + """
+    answer = python("""
+import torch; torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
 import sys; assert "triton" in sys.modules
 import flashlab, torch
 from flashlab_course import doctor
@@ -228,8 +238,8 @@ def test_importing_flashlab_costs_little_beyond_torch_and_triton():
     pytest.importorskip("triton")
     code = ("import time, torch, triton; start = time.perf_counter(); import flashlab; "
             "print(time.perf_counter() - start)")
-    seconds = [float(python(code, TRITON_INTERPRET="1").stdout) for _ in range(3)]
-    assert min(seconds) <= 0.3, seconds                     # the best of three: this machine may be busy
+    once = lambda: float(python(code, TRITON_INTERPRET="1").stdout)
+    assert any(once() <= 0.3 for _ in range(3))            # not each time: this machine may be busy
 
 
 # ---- command line ------------------------------------------------------------------------------------------------

@@ -85,10 +85,11 @@ def test_packed_sequences_and_a_cache_are_traced(tracing_mode):
     assert torch.equal(traced(Q, cache, cache, lengths), flashlab.flash_attention_decode(Q, cache, cache, lengths))
 
 
-def test_an_answer_can_be_watched_without_importing_the_compiler():
-    """Fails if the first operation under a watching mode takes seconds: a learner's time is counted."""
+def test_nothing_is_watched_measured_or_attended_to_by_importing_the_compiler():
+    """Fails if the first operation of an answer, of a Memory or of the operator takes seconds."""
     code = """
-import sys, torch
+import sys, flashlab, torch
+from flashlab.memory import Memory
 from flashlab.torch_internals import DispatchMode, filled_with_nan, without_subclasses
 
 class Watch(DispatchMode):
@@ -103,7 +104,11 @@ class Own(torch.Tensor):
 heard = []
 with Watch(), filled_with_nan():
     assert torch.empty(3).isnan().all()
-assert heard and "torch._dynamo" not in sys.modules
+X = torch.ones(1, 1, 4, 16)
+with Memory() as mem:
+    X + 1
+flashlab.flash_attention(X, X, X)
+assert heard and mem.read and "torch._dynamo" not in sys.modules
 assert not torch.are_deterministic_algorithms_enabled()
 with without_subclasses():
     torch.ones(2).as_subclass(Own) + 1

@@ -84,7 +84,7 @@ def test_packed_dropout_is_that_of_the_whole(masks):
 
 
 @needs_triton
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=8, deadline=None, derandomize=True)
 @given(data=st.data(), batch=st.integers(1, 4), group=st.integers(1, 2), d=st.integers(1, 40), d_v=st.integers(8, 40),
        causal=st.booleans(), window=st.none() | st.tuples(st.integers(-1, 30), st.integers(-1, 30)), after=st.integers(0, 20),
        B_r=st.sampled_from((16, 32)), B_c=st.sampled_from((16, 32)))
@@ -129,17 +129,6 @@ def test_kernels_skip_the_tiles_outside():
     K[:, :, :16], V[:, :, :16] = torch.nan, torch.nan
     O, L = windows.windows_forward(Q, K, V, window=(20, 40), B_r=16, B_c=16)
     assert O[:, :, 64:].isfinite().all() and L[:, :, 64:].isfinite().all() and O[:, :, :17].isnan().all()
-
-
-@pytest.mark.parametrize("sequences", [False, True], ids=["window", "packed"])
-def test_gradcheck(sequences):
-    Q, K, V, _, *cu = packed([3, 2], [2, 4], H_q=2, H_kv=1, d=3, d_v=2, dtype=torch.float64)
-    Q, K, V = (T.cpu().requires_grad_() for T in (Q, K, V))
-    if sequences:
-        run = lambda *QKV: flashlab.flash_attention_varlen(*QKV, *(one.cpu() for one in cu), window=(1, 1))
-    else:
-        run = lambda *QKV: flashlab.flash_attention(*(T.transpose(0, 1)[None] for T in QKV), window=(1, 2))
-    assert torch.autograd.gradcheck(run, (Q, K, V))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -35,7 +35,7 @@ def vmap_rule(run, n, Options):
 
     Packed sequences share one batch: there it becomes part of the heads. A tensor that is not mapped is copied.
     """
-    @torch.compiler.disable                            # the compiler's tracer fails on what a rule does
+    @torch_internals.not_compiled                      # the compiler's tracer fails on what a rule does
     def rule(info, in_dims, *arguments):
         options = Options(*arguments[n:])
         if options.dropout_p > 0:

@@ -5,19 +5,22 @@ only Triton is imported; a kernel in Gluon comes as the name of its module.
 """
 
 import base64
+import contextlib
 import importlib.util
+import io
 import json
 import linecache
-import os
 import re
-import subprocess
 import sys
-import tempfile
+from pathlib import Path
 
 import triton
+from triton import knobs
 from triton.backends.compiler import GPUTarget
-from triton.backends.nvidia.compiler import get_ptxas
 from triton.compiler import ASTSource
+from triton.runtime.cache import get_cache_manager
+
+knobs.nvidia.dump_ptxas_log = True                     # print what ptxas says: registers, bytes spilled, warnings
 
 POINTERS = {"float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32", "float64": "*fp64", "int32": "*i32",
             "int64": "*i64", "float8_e4m3fn": "*fp8e4nv"}
@@ -77,18 +80,17 @@ def ast_source(kernel, arguments, specialise):
 
 def compiled(job):
     source, options = ast_source(kernel_of(job), job["arguments"], job["specialise"])
-    binary = triton.compile(source, target=GPUTarget("cuda", job["arch"], 32), options=options)
-    registers, spills, warnings = assembled(binary.asm["ptx"], job["arch"])
+    binary, log = assembled(source, GPUTarget("cuda", job["arch"], 32), options)
     return {
         "arch": job["arch"],
-        "registers": registers,
-        "spills": spills,
+        "registers": int(re.search(r"Used (\d+) registers", log)[1]),
+        "spills": sum(int(n) for n in re.findall(r"(\d+) bytes spill", log)),         # stores and loads
         "shared_bytes": binary.metadata.shared,
         "ttir": without_places(binary.asm["ttir"]) if "ttir" in binary.asm else "",    # Gluon begins one form later
         "ttgir": without_places(binary.asm["ttgir"]),
         "ptx": binary.asm["ptx"],
         "cubin": base64.b64encode(binary.asm["cubin"]).decode(),
-        "warnings": warnings,
+        "warnings": [line for line in log.splitlines() if "warning" in line.lower() or "serializ" in line.lower()],
     }
 
 
@@ -97,19 +99,16 @@ def without_places(text):
     return re.sub(r" loc\((?:[^()]|\([^()]*\))*\)", "", text)
 
 
-def assembled(ptx, arch):
-    """Run ptxas once more for its report: registers, bytes spilled (stores and loads), warnings."""
-    target = re.search(r"^\.target (\w+)", ptx, re.MULTILINE)[1]
-    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
-        file.write(ptx)
-        file.flush()
-        # the assembler and the level of its register allocator that Triton takes: others would report other registers
-        command = [get_ptxas(arch).path, "-v", "--regAllocOptLevel=2"]
-        command += [f"--gpu-name={target}", file.name, "-o", os.devnull]
-        log = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    spills = sum(int(n) for n in re.findall(r"(\d+) bytes spill", log))
-    warnings = [line for line in log.splitlines() if "warning" in line.lower() or "serializ" in line.lower()]
-    return int(re.search(r"Used (\d+) registers", log)[1]), spills, warnings
+def assembled(source, target, options):
+    """The compiled kernel, and what its assembler ptxas said: Triton's cache keeps both."""
+    for knobs.compilation.always_compile in (False, True):             # True: another program has cached it without
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            binary = triton.compile(source, target=target, options=options)
+        cache = get_cache_manager(binary.hash)
+        if said.getvalue():
+            cache.put(said.getvalue(), "ptxas.log", binary=False)
+        if path := cache.get_file("ptxas.log"):
+            return binary, Path(path).read_text()
 
 
 def answer(job):

@@ -126,7 +126,7 @@ def touched_by(name, *args):
     if not interpreted():
         return Touched(problem=COMPILED)
     try:
-        return process.apart(_touch, name, args, imports=["triton"])
+        return process.apart(_touch, name, args, imports=["triton", __name__])
     except process.Lost as lost:
         return Touched(problem=lost.text)
 
@@ -134,7 +134,7 @@ def touched_by(name, *args):
 def result_of(name, *args):
     """What the learner's answer to an exercise returns, right or wrong; None if it is a stub or fails."""
     try:
-        return None if own_text(name) is None else process.apart(_result, name, args)
+        return None if own_text(name) is None else process.apart(_result, name, args, imports=[__name__])
     except process.Lost:
         return None
 

@@ -27,7 +27,6 @@ def record(fn, *args, sram_bytes=A100_SRAM, follow=None, **kwargs):
     follow = follow or fn
     file = code_of(follow).co_filename
     with Memory(sram_bytes) as mem:
-        torch.empty(0)                                 # the first operation imports PyTorch's compiler, untraced
         watcher = _Watcher(mem)
         tracer = Tracer(lambda code: code.co_filename == file, watcher.ran)
         error = run(tracer, lambda: fn(*args, **kwargs))
