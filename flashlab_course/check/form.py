@@ -6,14 +6,14 @@ import inspect
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 
 import torch
 
-from flashlab_course.check import source
+from flashlab_course.check import features, source
 
-KNOWN = ".mistakes.py"         # solutions/<name>.py is the answer, solutions/<name>.mistakes.py defines EXERCISE
+KNOWN = ".mistakes.py"         # solutions/<name>.py is the answer, solutions/<name>.mistakes.py defines the rest
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Case:
     loose: float = 0.0         # relative error allowed on top: eps · |score| where scores are large
     units: int = 16            # units in the last place allowed on top; fewer where all of the arithmetic is exact
     narrow: "Case | None" = None    # the same in float32, for an answer that cannot take this one's float64
+    given: dict = field(default_factory=dict)    # what it was made of: more features follow from that
 
     def __str__(self):
         return f"{self.name} ({', '.join(f'{k} {v}' for k, v in self.sizes.items())})" if self.sizes else self.name
@@ -71,14 +72,15 @@ class Mistake:
 
 @dataclass(eq=False)
 class Exercise:
-    """Everything the checker knows about an exercise; title, chapter, difficulty and minutes stand in the solution's
-    docstring."""
+    """Everything the checker knows about an exercise, under the names that its list of mistakes gives it; title,
+    chapter, difficulty and minutes stand in the solution's docstring."""
 
-    function: str                        # what the learner writes
-    outputs: tuple                       # of Output
+    outputs: list                        # of Output, or of tuples of a name and its axes
     cases: list                          # of Case, from the smallest to the nastiest
     mistakes: list                       # of Mistake
     hints: list                          # of str, the gentlest first
+    features: dict = field(default_factory=dict)     # {feature: of arguments of a case, whether it has it}
+    function: str = ""                   # what the learner writes; "": what the solution defines last
     truth: Callable | None = None        # (**inputs) -> outputs in float64; None: the solution in float64
     call: Callable | None = None         # (fn, inputs) -> outputs; None: fn with the solution's own signature
     sram_bytes: Callable | None = None   # (**inputs) -> bytes: run under flashlab.memory.Memory and hold the traffic
@@ -97,6 +99,12 @@ class Exercise:
     show: Callable | None = None         # (fn, **inputs): a call on modelled memory for the player
     name: str = ""
 
+    def __post_init__(self):
+        self.outputs = [Output(one[0], one[1:]) if isinstance(one, tuple) else one for one in self.outputs]
+        self.cases = [replace(case, features=case.features | features.features_of(case.given, self.features))
+                      for case in self.cases]
+        self.function = self.function or self.parsed.last
+
     @property
     def triton(self):
         return bool(self.writes)
@@ -105,6 +113,13 @@ class Exercise:
     def moves(self):
         """Does an answer move tiles between HBM and chip, so that the player can show it?"""
         return self.triton or self.sram_bytes is not None or self.show is not None
+
+    def case(self, name):
+        """The case of that name."""
+        return {one.name: one for wide in self.cases for one in (wide, wide.narrow) if one is not None}[name]
+
+    def mistake(self, name):
+        return next(one for one in self.mistakes if one.name == name)
 
     def needed(self, inputs):
         """{tensor: (bytes loaded, bytes stored)}: the closed form of the traffic."""
@@ -186,5 +201,5 @@ def exercise(name):
     spec = importlib.util.spec_from_file_location(f"flashlab_mistakes.{name}", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.EXERCISE.name = name
-    return module.EXERCISE
+    known = vars(module)
+    return Exercise(name=name, **{one.name: known[one.name] for one in fields(Exercise) if one.name in known})

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 from flashlab_course.check import diagnose, failing, judge, line, raised, source, structure, where
-from flashlab_course.check.cases import WEAK, in_order
+from flashlab_course.check.features import WEAK, in_order
 from flashlab_course.check.report import Report
 
 PRINTED_LINES = 12

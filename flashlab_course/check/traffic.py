@@ -3,8 +3,7 @@
 import torch
 
 from flashlab.memory import KiB, Memory
-from flashlab_course.check.cases import features_of
-from flashlab_course.check.form import Case
+from flashlab_course.check.cases import case_of
 
 
 def measured(rung, N_q, N_k, d, d_v, **tiles):
@@ -15,19 +14,15 @@ def measured(rung, N_q, N_k, d, d_v, **tiles):
     return mem.read // 4, mem.written // 4
 
 
-def case(name, N_q, N_k, d, d_v, B_r=None, B_c=None):
-    sizes = {"N_q": N_q, "N_k": N_k, "d": d, "d_v": d_v} | ({"B_r": B_r, "B_c": B_c} if B_r else {})
-    return Case(name, lambda: dict(sizes), features_of(N_q, N_k, d, d_v, B_r, B_c), sizes)
+case = case_of(lambda N_q, N_k, d, d_v, **tiles: {"N_q": N_q, "N_k": N_k, "d": d, "d_v": d_v} | tiles)
 
-
-TILED_CASES = [
-    case("one block of each", 3, 3, 2, 2, 3, 3),
-    case("two key blocks", 3, 6, 2, 2, 3, 3),
-    case("two query blocks", 6, 3, 2, 2, 3, 3),
-    case("B_r ≠ B_c", 12, 12, 4, 4, 2, 3),
-    case("d_v ≠ d", 8, 12, 3, 5, 4, 3),
-    case("a short last key block", 9, 8, 3, 2, 3, 3),
-    case("a short last query block", 8, 9, 3, 2, 3, 3),
-    case("short last blocks", 11, 13, 4, 3, 4, 5),
-    case("larger", 50, 31, 7, 5, 8, 12),
-]
+TILED_CASES = [case(name, *sizes, B_r=B_r, B_c=B_c) for name, *sizes, B_r, B_c in (
+    ("one block of each", 3, 3, 2, 2, 3, 3),
+    ("two key blocks", 3, 6, 2, 2, 3, 3),
+    ("two query blocks", 6, 3, 2, 2, 3, 3),
+    ("B_r ≠ B_c", 12, 12, 4, 4, 2, 3),
+    ("d_v ≠ d", 8, 12, 3, 5, 4, 3),
+    ("a short last key block", 9, 8, 3, 2, 3, 3),
+    ("a short last query block", 8, 9, 3, 2, 3, 3),
+    ("short last blocks", 11, 13, 4, 3, 4, 5),
+)]

@@ -1,0 +1,46 @@
+"""What is special about a case, in words that end a sentence: "wrong in every case with ..."."""
+
+import inspect
+
+import torch
+
+# {feature: whether the arguments of a case have it}, the most telling first; a case without such an argument has not
+GENERAL = {
+    "queries that see no key": lambda causal, N_q, N_k: causal and N_q > N_k,
+    "a causal mask and fewer queries than keys": lambda causal, N_q, N_k: causal and N_q < N_k,
+    "a causal mask": lambda causal: causal,
+    "a short last key block": lambda N_k, B_c: N_k > B_c and N_k % B_c,
+    "more than two key blocks": lambda N_k, B_c: N_k > 2 * B_c,
+    "more than one key block": lambda N_k, B_c: N_k > B_c,
+    "a short last query block": lambda N_q, B_r: N_q > B_r and N_q % B_r,
+    "more than one query block": lambda N_q, B_r: N_q > B_r,
+    "only scores far below 0": lambda below: below,
+    "large scores": lambda large: large,
+    "16-bit inputs": lambda dtype: dtype in (torch.float16, torch.bfloat16),
+    "dropout": lambda dropout_p: dropout_p > 0,
+    "hidden keys": lambda hide: hide,
+    "more than one head": lambda H: H > 1,
+    "more tiles than slots": lambda tiles, slots: tiles > slots,
+    "a scale other than 1/√d": lambda scale, d: abs(scale - d**-0.5) > 1e-6,
+    "d_v ≠ d": lambda d, d_v: d_v != d,
+    "fewer queries than keys": lambda N_q, N_k: N_q < N_k,
+    "more queries than keys": lambda N_q, N_k: N_q > N_k,
+    "N_q ≠ N_k": lambda N_q, N_k: N_q != N_k,
+    "B_r ≠ B_c": lambda B_r, B_c: B_r != B_c,
+    "more than one key": lambda N_k: N_k > 1,
+    "more than one query": lambda N_q: N_q > 1,
+}
+ORDER = list(GENERAL)
+WEAK = ORDER[ORDER.index("a scale other than 1/√d"):]      # worth a word only where no other feature fits
+
+
+def features_of(given, own):
+    """The features that a case with these arguments has. own: those of its exercise, as GENERAL."""
+    return frozenset(text for text, holds in {**GENERAL, **own}.items()
+                     if (names := inspect.signature(holds).parameters) and names.keys() <= given.keys()
+                     and holds(**{name: given[name] for name in names}))
+
+
+def in_order(features):
+    """An exercise's own features first, then the general ones."""
+    return sorted(features, key=lambda text: (ORDER.index(text) if text in ORDER else -1, text))
