@@ -32,32 +32,24 @@ mistakes = [
             (" * " + ROOT, "")),
     Mistake("scale_d", "the scores were divided by d, not by its square root", "the power of d in the scale", (ROOT,
              "Q.shape[-1] ** -1.0")),
-    Mistake("root_of_N", "the square root was taken of a number of rows, not of d",
-            "which dimension is d, also once K is transposed", (ROOT, "len(Q) ** -0.5"),
-            also=[[(ROOT, "len(K_j) ** -0.5")]]),
+    Mistake("root_of_N", "the square root was taken of a number of rows, not of d", "which dimension is d", (ROOT,
+             "len(Q) ** -0.5"), also=[[(ROOT, f"len({T}) ** -0.5")] for T in ("K", "K_j")]),
     Mistake("sizes_swapped", "queries were cut in tiles of B_c, and keys in tiles of B_r", "which size is whose",
             (Q_ROWS, "Q[i * B_c : (i + 1) * B_c]"), (K_ROWS, "K[j * B_r : (j + 1) * B_r]")),
     Mistake("starts_by_the_other_size", "a tile started at a multiple of the other tile size",
-            "the start of both slices", (K_ROWS, "K[j * B_r : j * B_r + B_c]"),
-            also=[[(Q_ROWS, "Q[i * B_c : i * B_c + B_r]")]]),
+            "the start of both slices", (K_ROWS, "K[j * B_r :][:B_c]"), also=[[(Q_ROWS, "Q[i * B_c :][:B_r]")]]),
     Mistake("from_one", "tiles were counted from 1", "where tile 0 begins", (Q_ROWS, "Q[(i - 1) * B_r : i * B_r]"),
             (K_ROWS, "K[(j - 1) * B_c : j * B_c]")),
     Mistake("last_row_missing", "the tile's last row and column were left out", "whether a slice includes its end",
             ("(i + 1) * B_r", "(i + 1) * B_r - 1"), ("(j + 1) * B_c", "(j + 1) * B_c - 1")),
-    Mistake("slid_back", "the last tile was moved back to be full, so it overlaps the one before",
-            "the start of the last tile", (Q_ROWS, "Q[max(0, min(i * B_r, len(Q) - B_r)) :][:B_r]"), (K_ROWS,
-             "K[max(0, min(j * B_c, len(K) - B_c)) :][:B_c]")),
+    Mistake("slid_back", "the last tile was moved back to be full, so it overlaps the one before", "the last tile",
+            (Q_ROWS, "Q[: (i + 1) * B_r][-B_r:]"), (K_ROWS, "K[: (j + 1) * B_c][-B_c:]")),
     Mistake("padded", "a short last tile was padded with zeros to B_r by B_c", "the size of the last tile",
-            ("return Q_i @", "full = Q.new_zeros(B_r, B_c)\n    full[: len(Q_i), : len(K_j)] = Q_i @"), (ROOT,
-             f"{ROOT}\n    return full")),
+            ("return Q_i", "full = Q.new_zeros(B_r, B_c)\n    full[: len(Q_i), : len(K_j)] = Q_i"), (ROOT,
+             "…\n    return full")),
     Mistake("whole_S", "all of S was made, and the tile was cut out of it", "what can be cut before the product",
-            body="""
-        S = Q @ K.T * Q.shape[-1] ** -0.5
-        return S[i * B_r : (i + 1) * B_r, j * B_c : (j + 1) * B_c]
-        """),
+            body=f"S = Q @ K.T * {ROOT}\nreturn S[i * B_r : (i + 1) * B_r, j * B_c : (j + 1) * B_c]"),
 ]
-hints = [
-    "How many rows of Q do the tiles before tile i take? Tile i begins there and has B_r rows.",
-    "Q[a:b] gives rows a to b − 1, and fewer if Q ends before b. The keys likewise, with j and B_c.",
-    "Each score is a dot product: (rows of Q) @ (rows of K).T, divided by the square root of d.",
-]
+hints = ["How many rows of Q do the tiles before tile i take? Tile i begins there and has B_r rows.",
+         "Q[a:b] gives rows a to b − 1, and fewer if Q ends before b. The keys likewise, with j and B_c.",
+         "Each score is a dot product: (rows of Q) @ (rows of K).T, divided by the square root of d."]

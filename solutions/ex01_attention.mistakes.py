@@ -48,20 +48,15 @@ mistakes = [
     Mistake("mask_shift_never_negative", "the mask's shift was cut off at 0, though it can be negative",
             "the mask where there are more queries than keys", (DIAGONAL, ".triu(max(N_k - N_q, 0) + 1)")),
     Mistake("mask_after_softmax", "the mask came after the softmax, so the weights no longer sum to 1",
-            "the order of the mask and the softmax", (f"S = {HIDE}", "pass"), (SOFTMAX,
-             f"{SOFTMAX}\n    P = P.masked_fill(hidden, 0) if causal else P")),
+            "the order of mask and softmax", (f"S = {HIDE}", "pass"), (SOFTMAX,
+             "…\n    P = P.masked_fill(hidden, 0) if causal else P")),
     Mistake("mask_zero_score", "hidden scores were set to 0, which still has the weight exp(0) = 1",
             "the value of a hidden score", (HIDE, "S.masked_fill(hidden, 0.0)")),
     Mistake("mask_minus_1e6", "a query that sees no key got the mean of all values",
             "rows in which every key is hidden", (HIDE, "S.masked_fill(hidden, -1e6)")),
     Mistake("mask_before_scale", "scores were hidden before they were scaled: scale can be 0 or negative",
-            "what −inf becomes when it is multiplied by scale", (SCORES, "S = Q @ K.T"), (SOFTMAX,
-             "P = torch.softmax(S * scale, dim=-1)")),
-    Mistake("K_for_V", "the weights were multiplied by K, not by V", "the product after the softmax", ("return P @ V",
-             "return P @ K[:, :V.shape[-1]]")),
+            "what −inf · scale is", (SCORES, "S = Q @ K.T"), (SOFTMAX, "P = torch.softmax(S * scale, dim=-1)")),
 ]
-hints = [
-    "Which keys does the last query see? And the one before it? That gives the diagonal the mask starts from.",
-    "torch.ones(N_q, N_k, dtype=torch.bool).triu(n) is True from the n-th diagonal on, and n may be negative.",
-    "A row that is −inf throughout becomes 0/0 = NaN in the softmax. Fill those rows of P with 0.",
-]
+hints = ["Which keys does the last query see? And the one before it? That gives the diagonal the mask starts from.",
+         "torch.ones(N_q, N_k, dtype=torch.bool).triu(n) is True from the n-th diagonal on, and n may be negative.",
+         "A row that is −inf throughout becomes 0/0 = NaN in the softmax. Fill those rows of P with 0."]

@@ -55,11 +55,8 @@ mistakes = [
     Mistake("unshifted", "exp was taken without subtracting each row's maximum, and it overflowed",
             "what exp is taken of", (SOFTMAX, "P = S.exp() / S.exp().sum(-1, keepdim=True)")),
     Mistake("one_maximum", "one maximum was subtracted from all rows, so rows far below it became 0 / 0",
-            "the dimension over which the maximum is taken", (SOFTMAX,
-             "P = torch.exp(S - S.max())\n    P = P / P.sum(-1, keepdim=True)")),
+            "the maximum's dimension", (SOFTMAX, "P = torch.exp(S - S.max())\n    P = P / P.sum(-1, keepdim=True)")),
 ]
-hints = [
-    "X.view(N, H, d) tells the columns of a row apart by head. The heads have to come first for the products.",
-    "Matrix products treat all leading dimensions alike: (H, N_q, d) @ (H, d, N_k) gives (H, N_q, N_k).",
-    "The way back is the way there in reverse, one step after the other.",
-]
+hints = ["X.view(N, H, d) tells the columns of a row apart by head. The heads have to come first for the products.",
+         "Matrix products treat all leading dimensions alike: (H, N_q, d) @ (H, d, N_k) gives (H, N_q, N_k).",
+         "The way back is the way there in reverse, one step after the other."]

@@ -44,9 +44,6 @@ mistakes = [
             "how many threads a block of 40 launches", (WITHOUT, "without = blocks * -(-block // 32) * 32 - N")),
     Mistake("whole_vector", "the vector was cut into warps as a whole, as if blocks shared warps",
             "whose threads a warp holds", ("full * -(-block // 32) + -(-rest // 32)", "-(-N // 32)")),
-    Mistake("one_warp_a_block", "every block was counted as one warp, however many threads it has",
-            "the warps that a block of 128 threads takes", ("full * -(-block // 32) + -(-rest // 32)",
-             "full + (rest > 0)")),
     Mistake("lanes_of_the_block", "a warp in a small block was given as many lanes as the block has threads",
             "the number of lanes in a warp", (IDLE, "min(32, block) * warps - N")),
     Mistake("threads_not_lanes", "lanes that never got a thread were not counted as idle",
@@ -58,8 +55,6 @@ mistakes = [
     Mistake("last_block_empty", "a full last block was taken to have no elements and no idle lanes",
             "the remainder where block divides N", (IDLE, "(blocks - 1) * (-block % 32) + -rest % 32")),
 ]
-hints = [
-    "How many threads do the blocks launch together? N of them have an element.",
-    "How many warps hold the elements of a full block? And those of the short one, with N % block elements?",
-    "Each of these warps has 32 lanes. All of them together have N busy ones.",
-]
+hints = ["How many threads do the blocks launch together? N of them have an element.",
+         "How many warps hold the elements of a full block? And those of the short one, with N % block elements?",
+         "Each of these warps has 32 lanes. All of them together have N busy ones."]

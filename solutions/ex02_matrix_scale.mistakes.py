@@ -3,6 +3,7 @@ from flashlab_course.check.cases import Mistake, case_of, normal
 COL, ROW = "col = blockIdx.x * blockDim.x + threadIdx.x", "row = blockIdx.y * blockDim.y + threadIdx.y"
 GRID, GUARD = "-(-cols // block[0]), -(-rows // block[1])", "row < rows and col < cols"
 PRODUCT = "Y[row * cols + col] = factors[row] * X[row * cols + col]"
+FLAT = "row * cols + col < rows * cols"
 
 outputs = [("Y", "row", "column"), ("sectors",)]
 features = {"more than one block across": lambda cols, block: cols > block[0],
@@ -45,15 +46,14 @@ mistakes = [
     Mistake("floor_down", "the blocks down were rounded down", "a short last block down", ("-(-rows // block[1])",
              "max(1, rows // block[1])")),
     Mistake("down_columns", "x ran down the rows, so neighbouring lanes wrote to distant addresses",
-            "which of row and col follows threadIdx.x", (COL, COL.replace("col", "row")), (ROW,
-             ROW.replace("row", "col")), (GRID, "-(-rows // block[0]), -(-cols // block[1])")),
+            "what follows threadIdx.x", (COL, f"row{COL[3:]}"), (ROW, f"col{ROW[3:]}"), (GRID,
+             "-(-rows // block[0]), -(-cols // block[1])")),
     Mistake("blockDim_x_for_y", "rows were counted with blockDim.x, the block's width", "the height of a block",
             ("blockIdx.y * blockDim.y", "blockIdx.y * blockDim.x")),
     Mistake("no_guard_for_columns", "columns past the end of a row were written into the next row",
             "what the guard says about col", (GUARD, "row < rows")),
     Mistake("guard_of_the_flat_index", "only the flat index was guarded, so columns past the end came through",
-            "a thread just past the right edge", (GUARD, "row * cols + col < rows * cols"), ("factors[row]",
-             "factors[min(row, rows - 1)]"), also=[[(GUARD, "row * cols + col < rows * cols")]]),
+            "the guard of col", (GUARD, FLAT), ("factors[row]", "factors[min(row, rows - 1)]"), also=[[(GUARD, FLAT)]]),
     Mistake("rows_for_cols", "`row` was multiplied by the number of rows", "how far it is from one row to the next",
             (PRODUCT, PRODUCT.replace("row * cols", "row * rows"))),
     Mistake("column_major", "X and Y were indexed column by column", "the order of the numbers in memory", (PRODUCT,
@@ -63,8 +63,7 @@ mistakes = [
     Mistake("factor_of_the_thread", "the factor was that of the row within the block", "the index into factors",
             ("factors[row]", "factors[threadIdx.y]")),
 ]
-hints = [
-    "The column comes from x as in a vector: blocks before mine, then my place in the block. The row comes from y.",
-    "A thread may stick out on the right or at the bottom, so both its numbers need a guard.",
-    "The grid is (blocks across, blocks down), and both are rounded up.",
-]
+hints = ["The column comes from x as in a vector: blocks before mine, then my place in the block. The row comes from "
+         "y.",
+         "A thread may stick out on the right or at the bottom, so both its numbers need a guard.",
+         "The grid is (blocks across, blocks down), and both are rounded up."]

@@ -38,8 +38,6 @@ mistakes = [
             "where the elements of block 1 begin", (INDEX, "threadIdx.x")),
     Mistake("first_element_of_the_block", "a block's threads all worked on one element: threadIdx.x was not used",
             "what tells the threads of a block apart", (INDEX, "blockIdx.x * blockDim.x")),
-    Mistake("not_multiplied", "blockIdx.x and threadIdx.x were added without multiplying by the size of a block",
-            "how many elements the earlier blocks take", (INDEX, "blockIdx.x + threadIdx.x")),
     Mistake("block_and_thread_swapped", "threadIdx.x was multiplied by blockDim.x, and blockIdx.x was not",
             "which of the two numbers counts whole blocks", (INDEX, "threadIdx.x * blockDim.x + blockIdx.x")),
     Mistake("step_of_32", "every block was taken to have 32 threads", "the number of threads in a block",
@@ -47,8 +45,6 @@ mistakes = [
     Mistake("added_to_C", "the sum was added to what C held before, which is not 0", "how C[i] is assigned", (SUM,
              "C[i] = C[i] + A[i] + B[i]")),
 ]
-hints = [
-    "Each thread needs its number in the whole grid: how many threads are in the blocks before its own?",
-    "A thread whose number is N or more has no element and must not load or store.",
-    "-(-N // block) rounds up: -7 // 4 is -2, so -(-7 // 4) is 2.",
-]
+hints = ["Each thread needs its number in the whole grid: how many threads are in the blocks before its own?",
+         "A thread whose number is N or more has no element and must not load or store.",
+         "-(-N // block) rounds up: -7 // 4 is -2, so -(-7 // 4) is 2."]

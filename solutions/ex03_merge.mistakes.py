@@ -6,6 +6,8 @@ inf = float("inf")
 ALL, NONE = slice(None), slice(0)
 O_SUM, L_SUM = "alpha[:, None] * O_a + beta[:, None] * O_b", "alpha * l_a + beta * l_b"
 MAXIMUM = "torch.maximum(m_a, m_b)"
+RETURN, NOT_0 = "return O, m, l", "{0}.masked_fill({0} == 0, 1)".format
+DIVIDE = (RETURN, f"return O / {NOT_0('l')}[:, None], m, l")
 
 outputs = [("O", "query", "column"), ("m", "query"), ("l", "query")]
 features = {"two halves without keys": lambda a, b: NONE not in (a, b),
@@ -49,9 +51,9 @@ mistakes = [
             "the unit of l_a, and that of l_b", (L_SUM, "l_a + l_b")),
     Mistake("only_a_rescaled", "only the first half was rescaled to the common maximum",
             "the half that is left as it is", ("torch.exp(m_b - m_safe)", "torch.ones_like(m_b)")),
-    Mistake("unshifted", "exp(m_a) and exp(m_b) were taken on their own, which overflows for large scores",
-            "what goes into exp", ("m.masked_fill(m == -inf, 0)", "torch.zeros_like(m)"), ("return O, m, l",
-             "unit = torch.exp(m).masked_fill(torch.exp(m) == 0, 1)\n    return O / unit[:, None], m, l / unit")),
+    Mistake("unshifted", "exp(m_a) and exp(m_b) were taken on their own, which overflows", "what goes into exp",
+            ("m.masked_fill(m == -inf, 0)", "torch.zeros_like(m)"), (RETURN,
+             f"unit = {NOT_0('torch.exp(m)')}\n    return O / unit[:, None], m, l / unit")),
     Mistake("one_maximum", "one maximum was taken for all queries", "the shape of m", (MAXIMUM,
              MAXIMUM + ".max().repeat(len(m_a))")),
     Mistake("m_is_logsumexp", "m was the logsumexp of m_a and m_b, not the larger one", "what m stands for in a state",
@@ -59,19 +61,15 @@ mistakes = [
     Mistake("factor_along_columns", "the factors multiplied the columns of O, not its rows",
             "the shapes of the factor and of O", (O_SUM, "alpha * O_a + beta * O_b")),
     Mistake("divided", "O was divided by l, but in a state it is still undivided", "what O stands for in a state",
-            ("return O, m, l", "return O / l.masked_fill(l == 0, 1)[:, None], m, l")),
+            DIVIDE),
     Mistake("averages_merged", "O_a and O_b were weighted with l_a and l_b, as if they were averages",
-            "whether the O of a state has been divided yet", (O_SUM,
-             "(alpha * l_a)[:, None] * O_a + (beta * l_b)[:, None] * O_b"), ("return O, m, l",
-             "return O / l.masked_fill(l == 0, 1)[:, None], m, l")),
+            "whether O is divided yet", (O_SUM, "(alpha * l_a)[:, None] * O_a + (beta * l_b)[:, None] * O_b"), DIVIDE),
     Mistake("no_empty_half", "a query that saw no key in either half got NaN: −inf − (−inf)",
             "the exponents where m is −inf", ("m.masked_fill(m == -inf, 0)", "m")),
     Mistake("m_safe_returned", "m came back finite for a query that saw no key in either half",
-            "which m is used in the exponents, and which is returned", ("return O, m, l", "return O, m_safe, l"),
-            also=[[("return O, m, l", "return O, m.nan_to_num(), l")]]),
+            "the m that is returned", (RETURN, "return O, m_safe, l"),
+            also=[[(RETURN, "return O, m.nan_to_num(), l")]]),
 ]
-hints = [
-    "exp(score − m) = exp(score − m_a) · exp(m_a − m): one factor turns all of half a's terms at once.",
-    "A factor of shape (N_q,) needs a second dimension before it can meet the rows of O (N_q, d_v).",
-    "Where neither half saw a key, −inf − (−inf) is NaN: use a finite m in the exponents there, and return −inf.",
-]
+hints = ["exp(score − m) = exp(score − m_a) · exp(m_a − m): one factor turns all of half a's terms at once.",
+         "A factor of shape (N_q,) needs a second dimension before it can meet the rows of O (N_q, d_v).",
+         "Where neither half saw a key, −inf − (−inf) is NaN: use a finite m in the exponents there, and return −inf."]

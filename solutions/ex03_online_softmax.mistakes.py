@@ -4,6 +4,7 @@ from flashlab.memory import kernel, store
 from flashlab_course.check.cases import Mistake, case_of, in_float64, normal
 
 TERMS, SUM = "torch.exp(piece - m_new).sum()", "l * torch.exp(m - m_new) + torch.exp(piece - m_new).sum()"
+LOOP = "for part in tiles(len(x), B):"
 
 outputs = [("m",), ("l",)]
 truth = lambda x, B: (x.double().max(), torch.exp(x.double() - x.double().max()).sum())
@@ -62,24 +63,19 @@ mistakes = [
     Mistake("sum_rescaled_too", "exp(m − m_new) multiplied the new piece's sum as well",
             "which of the two sums is in the old unit", (SUM, f"(l + {TERMS}) * torch.exp(m - m_new)"),
             also=[[(SUM, f"(l + {TERMS}) * torch.exp(torch.where(m == -inf, m_new, m) - m_new)")]]),
-    Mistake("converted_afterwards", "a piece was shifted by the old maximum, which overflows where m grows by much",
+    Mistake("converted_afterwards", "a piece was shifted by the old maximum, which overflows",
             "the order: when is the maximum known", (SUM,
              f"{TERMS} if part.start == 0 else (l + torch.exp(piece - m).sum()) * torch.exp(m - m_new)")),
     Mistake("unshifted", "exp was taken of numbers that no maximum had been subtracted from", "what goes into exp",
             (SUM, "l + torch.exp(piece).sum()"), ("return m, l", "return m, l * torch.exp(-m)")),
-    Mistake("l_starts_at_1", "the first score was counted twice: before the loop and in it",
-            "what m and l start from, and where the pieces begin", ("torch.full((), -inf)", "load(x, slice(0, 1))[0]"),
-            ("torch.zeros(())", "torch.ones(())")),
+    Mistake("l_starts_at_1", "the first score was counted twice: before the loop and in it", "where the pieces begin",
+            ("torch.full((), -inf)", "load(x, slice(0, 1))[0]"), ("torch.zeros(())", "torch.ones(())")),
     Mistake("tail_dropped", "the short last piece was never read", "the number of pieces", ("tiles(len(x), B)",
              "tiles(len(x) // B * B, B)")),
     Mistake("two_passes", "the row was read twice, once for the maximum and once for the sum",
-            "how often each score is loaded", ("for part in tiles(len(x), B):",
-             "for part in tiles(len(x), B):\n        m = torch.maximum(m, load(x, part).amax())\n    for part in tiles(len(x), B):")),
-    Mistake("all_at_once", "the whole row was loaded at once", "the size of a piece", ("tiles(len(x), B)",
-             "tiles(len(x), len(x))")),
+            "how often each score is loaded", (LOOP,
+             f"{LOOP}\n        m = torch.maximum(m, load(x, part).amax())\n    {LOOP}")),
 ]
-hints = [
-    "exp(x − m_new) = exp(x − m) · exp(m − m_new): one factor turns all the old terms at once.",
-    "With m = −inf and l = 0 at the start, the first step needs no special case: exp(−inf) = 0.",
-    "Compute m_new first, then l with both m and m_new, then set m = m_new.",
-]
+hints = ["exp(x − m_new) = exp(x − m) · exp(m − m_new): one factor turns all the old terms at once.",
+         "With m = −inf and l = 0 at the start, the first step needs no special case: exp(−inf) = 0.",
+         "Compute m_new first, then l with both m and m_new, then set m = m_new."]

@@ -4,6 +4,7 @@ from flashlab_course.check.cases import Mistake, case_of, epsilon, normal
 
 inf, ALL = float("inf"), slice(None)
 MAXIMUM, QUOTIENT = "S.amax(-1, keepdim=True)", "P / l.masked_fill(l == 0, 1)"
+WHOLE = "S.max().repeat(len(S), 1)"
 
 outputs = [("P", "query", "key")]
 truth = lambda S: torch.softmax(S.double(), -1).nan_to_num(0)       # a row of −inf: NaN
@@ -39,19 +40,16 @@ mistakes = [
     Mistake("unshifted", "exp was taken of the scores themselves: they overflow, or all become 0", "what goes into exp",
             ("torch.exp(S - m)", "torch.exp(S)")),
     Mistake("one_maximum", "one maximum of the whole matrix was subtracted from all rows",
-            "the dimension of the maximum", (MAXIMUM, "S.max().repeat(len(S), 1)"),
-            also=[[(MAXIMUM, "S.max().repeat(len(S), 1)"), (QUOTIENT, "P / l")]]),
+            "the dimension of the maximum", (MAXIMUM, WHOLE), also=[[(MAXIMUM, WHOLE), (QUOTIENT, "P / l")]]),
     Mistake("maximum_of_column", "the maximum was taken down the columns", "the dimension of the maximum", (MAXIMUM,
              "S.amax(0, keepdim=True)")),
     Mistake("sum_of_column", "each number was divided by the sum of its column", "the dimension of the sum",
             ("P.sum(-1, keepdim=True)", "P.sum(0, keepdim=True)")),
-    Mistake("mean_for_sum", "the exponentials were divided by their mean, not by their sum", "what P is divided by",
-            ("P.sum(-1, keepdim=True)", "P.mean(-1, keepdim=True)")),
     Mistake("not_divided", "the exponentials were returned without being divided", "what each row of P sums to",
             (QUOTIENT, "P")),
     Mistake("clamped", "the scores were clamped, so that the largest ones all became alike",
             "what keeps exp from overflowing", (f"m = {MAXIMUM}",
-             f"S = S.clamp(-80, 80).masked_fill(S == -inf, -inf)\n    m = {MAXIMUM}")),
+             "S = S.clamp(-80, 80).masked_fill(S == -inf, -inf)\n    …")),
     Mistake("shift_never_negative", "the maximum could not fall below 0", "a row with negative scores only",
             ("m.masked_fill(m == -inf, 0)", "m.clamp(min=0)")),
     Mistake("hidden_in_maximum", "hidden keys counted as 0 in the maximum", "the maximum of a row with hidden keys",
@@ -63,8 +61,6 @@ mistakes = [
     Mistake("in_float32", "float64 scores went through float32", "the dtype of each step", ("torch.exp(S - m)",
              "torch.exp(S.float() - m.float())"), (QUOTIENT, f"({QUOTIENT}).to(S.dtype)")),
 ]
-hints = [
-    "Subtract each row's maximum: the largest exponent of a row is then 0, and exp cannot overflow.",
-    "Keep the dimension of the maximum and of the sum: (N_q, 1) lines up with the rows, (N_q,) with the columns.",
-    "In a row of −inf neither the maximum nor the sum can be used: put finite numbers in their place.",
-]
+hints = ["Subtract each row's maximum: the largest exponent of a row is then 0, and exp cannot overflow.",
+         "Keep the dimension of the maximum and of the sum: (N_q, 1) lines up with the rows, (N_q,) with the columns.",
+         "In a row of −inf neither the maximum nor the sum can be used: put finite numbers in their place."]

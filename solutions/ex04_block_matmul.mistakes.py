@@ -62,11 +62,9 @@ mistakes = [
              "tiles(A.shape[1] // B_k * B_k, B_k)")),
     Mistake("sum_tail_dropped", "the short last step of the sum was left out", "the number of steps along the sum",
             (INNER, "tiles(A.shape[1] // B_k * B_k, B_k)")),
-    Mistake("diagonal_only", "rows and cols were walked together, so only C's diagonal tiles were made",
+    Mistake("diagonal_only", "only the diagonal tiles of C were made: rows and cols went together",
             "which rows meet which cols", (f"for rows in {ROWS}:\n        for cols in {COLS}:",
              f"for rows, cols in zip({ROWS}, {COLS}):\n        if True:")),
-    Mistake("A_at_cols", "A's tile was loaded at the columns of C", "the second slice of A's tile",
-            ("load(A, rows, inner)", "load(A, rows, cols)")),
     Mistake("inner_over_another_size", "the sum ran over M or N, not over K", "the length of the sum", (INNER,
              "tiles(B.shape[1], B_k)"), also=[[(INNER, "tiles(A.shape[0], B_k)")]]),
     Mistake("sum_cut_by_another_size", "the steps along the sum were B_n or B_m long", "the size of such a step",
@@ -80,8 +78,6 @@ mistakes = [
     Mistake("product_in_16_bits", "the tiles were multiplied in 16 bits and became float32 afterwards",
             "the dtype of the two tiles", ("A_tile @ B_tile", "(A_tile.to(A.dtype) @ B_tile.to(B.dtype)).float()")),
 ]
-hints = [
-    "Two loops go over the tiles of C, and the third over the terms of one tile's sum, which starts at 0.",
-    "A's tile has the rows of C's tile, B's tile its columns. They share the third slice.",
-    "The last tile is short: take its shape from the slices, not from the block sizes.",
-]
+hints = ["Two loops go over the tiles of C, and the third over the terms of one tile's sum, which starts at 0.",
+         "A's tile has the rows of C's tile, B's tile its columns. They share the third slice.",
+         "The last tile is short: take its shape from the slices, not from the block sizes."]

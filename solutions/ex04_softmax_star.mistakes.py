@@ -83,11 +83,9 @@ mistakes = [
     Mistake("tail_dropped", "the short last block was never visited", "the number of blocks", (BLOCKS,
              "range(0, len(K) // B_c * B_c, B_c)")),
     Mistake("cut_into_B_c", "the keys were cut into B_c blocks, not blocks of B_c keys", "the size of a block",
-            (f"for start in {BLOCKS}:\n        K_j, V_j = K[start : start + B_c], V[start : start + B_c]",
-             "for K_j, V_j in zip(K.chunk(B_c), V.chunk(B_c)):")),
+            (f"for start in {BLOCKS}", "for K_j, V_j in zip(K.chunk(B_c), V.chunk(B_c))"),
+            ("K_j, V_j = K[start : start + B_c], V[start : start + B_c]", "pass")),
 ]
-hints = [
-    "exp(S_j − m_j) is exp(m − m_j) times what it would be with m. Which m can all tiles share?",
-    "When a new tile raises the maximum, what O holds is in an old unit. Which factor converts it?",
-    "A row's weights sum to 1. Keep the sum l of all exponentials next to O, in the same unit.",
-]
+hints = ["exp(S_j − m_j) is exp(m − m_j) times what it would be with m. Which m can all tiles share?",
+         "When a new tile raises the maximum, what O holds is in an old unit. Which factor converts it?",
+         "A row's weights sum to 1. Keep the sum l of all exponentials next to O, in the same unit."]

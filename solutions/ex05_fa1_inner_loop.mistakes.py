@@ -9,6 +9,7 @@ from flashlab_course.check.form import Breach
 inf = float("inf")
 UPDATE = "((alpha * l_i)[:, None] * O_i + P_ij @ V_j) / l_safe[:, None]"
 DROPOUT, HIDE = "P_ij * keep / (1 - dropout_p)", "S_ij = S_ij.masked_fill(hidden, -inf)"
+DROP = f"if keep is not None:\n        P_ij = {DROPOUT}"
 
 outputs = [("O_i", "query", "column"), ("l_i", "query"), ("m_i", "query")]
 
@@ -73,30 +74,25 @@ cases = [
 ]
 mistakes = [
     epsilon((UPDATE, "((alpha * l_i)[:, None] * O_i + P_ij @ V_j) / (l_new + ε)[:, None]")),
-    Mistake("old_division_not_undone", "the old O_i was rescaled by exp(m_i − m_new) but not multiplied by the old l_i",
+    Mistake("old_division_not_undone", "the old O_i was not multiplied by the old l_i",
             "what the O_i that came in was divided by", (UPDATE,
              "(alpha[:, None] * O_i + P_ij @ V_j) / l_safe[:, None]")),
     Mistake("no_rescale", "the old l_i and O_i were not rescaled when the maximum grew",
-            "the old sums, and whether m_i is still the old maximum there", ("torch.exp(m_i - m_safe)",
-             "torch.ones_like(m_i)")),
+            "the old sums, and which maximum m_i still is", ("torch.exp(m_i - m_safe)", "torch.ones_like(m_i)")),
     Mistake("no_rescale_l", "the old l_i was not rescaled when the maximum grew; O_i was",
-            "the new l_i, and the maximum the old one was made with", ("alpha * l_i + P_ij.sum(-1)",
-             "l_i + P_ij.sum(-1)")),
+            "the new l_i, and the unit of the old one", ("alpha * l_i + P_ij.sum(-1)", "l_i + P_ij.sum(-1)")),
     Mistake("not_divided", "O_i was not divided by the new l_i",
-            "the new O_i: FA1 keeps it normalised after every step", (UPDATE,
-             "((alpha * l_i)[:, None] * O_i + P_ij @ V_j)")),
+            "the new O_i: FA1 keeps it normalised after every step", (" / l_safe[:, None]", "")),
     Mistake("m_of_this_tile", "m_new was the maximum of this tile alone", "m_new: it covers all keys so far",
             ("torch.maximum(m_i, S_ij.amax(-1))", "S_ij.amax(-1)")),
     Mistake("scale_missing", "the scores were not multiplied by scale", "how the scores are computed", ("* scale", "")),
     Mistake("mask_missing", "hidden keys counted like all the others",
-            "where hidden enters, and whether its result is used", ("S_ij.masked_fill(hidden, -inf)", "S_ij")),
-    Mistake("mask_before_scale", "the mask came before the product with scale, which turned −inf into +inf or NaN",
-            "the order of mask and scale", ("Q_i @ K_j.T * scale                                      # (B_r, B_c)",
-             "Q_i @ K_j.T"), ("S_ij = S_ij.masked_fill(hidden, -inf)",
-             "S_ij = S_ij.masked_fill(hidden, -inf)\n    S_ij = S_ij * scale")),
-    Mistake("mask_after_exp", "the maximum was taken over hidden scores too", "the order of mask and maximum",
-            ("S_ij = S_ij.masked_fill(hidden, -inf)", "pass"), ("l_new = alpha",
-             "P_ij = P_ij if hidden is None else P_ij.masked_fill(hidden, 0)\n    l_new = alpha")),
+            "where hidden enters, and whether its result is used", (HIDE, "pass")),
+    Mistake("mask_before_scale", "the mask came before scale, which turned −inf into +inf or NaN",
+            "the order of mask and scale", ("Q_i @ K_j.T * scale", "Q_i @ K_j.T"), (HIDE,
+             "…\n    S_ij = S_ij * scale")),
+    Mistake("mask_after_exp", "the maximum was taken over hidden scores too", "the order of mask and maximum", (HIDE,
+             "pass"), ("l_new = alpha", "P_ij = P_ij if hidden is None else P_ij.masked_fill(hidden, 0)\n    …")),
     Mistake("mask_minus_1e6", "hidden scores became a large negative number, not −inf",
             "what a row without any visible key gets", ("masked_fill(hidden, -inf)", "masked_fill(hidden, -1e9)")),
     Mistake("no_empty_row", "a row without a visible key got NaN, from −inf − (−inf)",
@@ -106,13 +102,8 @@ mistakes = [
     Mistake("dropout_not_rescaled", "the weights that dropout kept were not divided by 1 − dropout_p",
             "what happens to the weights that stay", (DROPOUT, "P_ij * keep")),
     Mistake("dropout_before_sum", "l_i was the sum of the weights that dropout had left",
-            "the order of dropout and the row sum",
-            ("if keep is not None:\n        P_ij = P_ij * keep / (1 - dropout_p)", ""),
-            ("l_new = alpha * l_i + P_ij.sum(-1)",
-             "if keep is not None:\n        P_ij = P_ij * keep / (1 - dropout_p)\n    l_new = alpha * l_i + P_ij.sum(-1)")),
+            "the order of dropout and the row sum", (DROP, ""), ("l_new = alpha", f"{DROP}\n    …")),
 ]
-hints = [
-    "A single step is easy: what is stale about O_i and l_i when a later tile raises the maximum?",
-    "The sum behind O_i is l_i · O_i, in units of exp(m_i). Convert it to units of exp(m_new) first.",
-    "A row without keys has m_new = −inf and l_new = 0: put 0 in the exponents and divide by 1.",
-]
+hints = ["A single step is easy: what is stale about O_i and l_i when a later tile raises the maximum?",
+         "The sum behind O_i is l_i · O_i, in units of exp(m_i). Convert it to units of exp(m_new) first.",
+         "A row without keys has m_new = −inf and l_new = 0: put 0 in the exponents and divide by 1."]

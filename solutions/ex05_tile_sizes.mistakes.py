@@ -30,8 +30,6 @@ mistakes = [
     Mistake("one_more", "B_c was one too many where 4d divides M", "how you round up where nothing is left over",
             ("-(-M // (4 * d))", "M // (4 * d) + 1")),
     Mistake("no_min", "B_r was not limited to d", "B_r where d is small", ("min(B_c, d)", "B_c")),
-    Mistake("r_and_c_swapped", "B_r and B_c came back in the other order", "the order of the results",
-            ("return B_r, B_c, B", "return B_c, B_r, B")),
     Mistake("no_room_for_S", "B left no room for S_ij and P_ij", "the condition on B: the tiles of B × B",
             ("+ 3 * (B + 16) ** 2 <= M", "<= M")),
     Mistake("d_v_forgotten", "B was chosen for d alone", "the condition on B where d_v is larger", ("max(d, d_v)",
@@ -43,8 +41,6 @@ mistakes = [
     Mistake("power_of_two", "B was the largest power of two that fits", "how B grows from one try to the next", (STEP,
              "8 * (2 * B) * max(d, d_v) + 3 * (2 * B) ** 2 <= M:\n        B *= 2")),
 ]
-hints = [
-    "How many whole elements does the SRAM hold? That is M, and // rounds down.",
-    "In whole numbers ⌈a / b⌉ is -(-a // b). The published B_r is limited to d, B_c is not.",
-    "For B, start at 16 and add 16 for as long as the next one still fits.",
-]
+hints = ["How many whole elements does the SRAM hold? That is M, and // rounds down.",
+         "In whole numbers ⌈a / b⌉ is -(-a // b). The published B_r is limited to d, B_c is not.",
+         "For B, start at 16 and add 16 for as long as the next one still fits."]

@@ -45,8 +45,7 @@ mistakes = [
     Mistake("top_left", "the first query was lined up with the first key", "how many keys query 0 sees if N_q ≠ N_k",
             (LAST, "last + 1"), (FIRST, "first + 1")),
     Mistake("shift_reversed", "the shift between queries and keys had the wrong sign",
-            "how many keys query 0 sees if N_q ≠ N_k", (LAST, "last + 1 + N_q - N_k"), (FIRST,
-             "first + 1 + N_q - N_k")),
+            "the keys of query 0 if N_q ≠ N_k", (LAST, "last + 1 + N_q - N_k"), (FIRST, "first + 1 + N_q - N_k")),
     Mistake("visited_off_by_one", "a query's own key was not counted among those it sees", "how many keys query n sees",
             (LAST, "last + N_k - N_q"), (FIRST, "first + N_k - N_q")),
     Mistake("full_one_query_short", "full was one key short: the first query's own key was not counted",
@@ -55,16 +54,14 @@ mistakes = [
             (VISITED, "seen_by_last // B_c")),
     Mistake("full_rounded_up", "full was rounded up", "full: a block of which the first query sees a part",
             ("seen_by_first // B_c", "-(-seen_by_first // B_c)")),
-    Mistake("short_last_query_block", "the short last query block was taken to be as long as the others",
+    Mistake("short_last_query_block", "the short last query block was taken to be a full one",
             "the last query of the last block", ("min((i + 1) * B_r, N_q) - 1", "(i + 1) * B_r - 1"),
-            ("min(N_k, max(0, last + 1 + N_k - N_q))", "max(0, last + 1 + N_k - N_q)")),
+            (f"min(N_k, max(0, {LAST}))", f"max(0, {LAST})")),
     Mistake("short_last_key_block", "a short last key block never counted as full",
             "full where the first query sees all keys", (FULL, "seen_by_first // B_c")),
     Mistake("negative", "a query block that sees no key visited a negative number of blocks",
             "the number of keys that early queries see", (f"max(0, {LAST})", LAST)),
 ]
-hints = [
-    "How many keys does query n see? Clip that number to 0 … N_k.",
-    "The block's last query decides visited, rounded up; its first query decides full, rounded down.",
-    "The last block may have fewer than B_r queries, and the last key block fewer than B_c keys.",
-]
+hints = ["How many keys does query n see? Clip that number to 0 … N_k.",
+         "The block's last query decides visited, rounded up; its first query decides full, rounded down.",
+         "The last block may have fewer than B_r queries, and the last key block fewer than B_c keys."]

@@ -15,6 +15,7 @@ from flashlab_course.check.cases import (
 
 MAXIMUM, NEW_O = "torch.maximum(m_i, S_ij.amax(-1))", "alpha[:, None] * O_i + P_ij @ V_j"
 NEW_L = "alpha * l_i + P_ij.sum(-1)"
+NO_RESCALE_O, NO_RESCALE_L = (NEW_O, "O_i + P_ij @ V_j"), (NEW_L, "l_i + P_ij.sum(-1)")
 
 outputs = [("O", "query", "column"), ("L", "query")]
 truth = lambda Q, K, V, B_r, B_c, scale: oracle.attention(Q, K, V, scale=scale)
@@ -46,21 +47,18 @@ cases = [
     attention_case("many keys, little SRAM", 4, 96, 4, B_r=4, B_c=4, scale=0.5, seed=7),
     attention_case("scores up to 500", 4, 6, 4, B_r=2, B_c=3, scale=0.5, factor=HUGE, seed=10),
     attention_case("scores far below 0", 3, 6, 4, B_r=2, B_c=2, scale=0.5, below=BELOW, seed=9),
-    equal_weights(attention_case("16-bit inputs, many key blocks", 2, 512, 4, B_r=2, B_c=16, scale=0.5,
-                                 dtype=torch.float16, seed=14)),
+    equal_weights(attention_case("16-bit inputs, many key blocks", 2, 512, 4, B_r=2, B_c=16, scale=0.5, dtype=torch.float16, seed=14)),
     attention_case("a scale of 0", 2, 6, 3, B_r=2, B_c=3, scale=0.0, seed=15),
     in_float64(attention_case("a single key", 1, 1, 4, B_r=2, B_c=2, scale=0.5, exact=True, seed=13)),
 ]
 mistakes = [
     epsilon(("O_i / l_i[:, None]", "O_i / (l_i + ε)[:, None]")),
     Mistake("no_rescale_O", "O_i was not rescaled when the maximum grew; l_i was",
-            "the sum of the earlier blocks, and the maximum it was made with", (NEW_O, "O_i + P_ij @ V_j")),
+            "the sum of the earlier blocks, and the maximum it was made with", NO_RESCALE_O),
     Mistake("no_rescale_l", "l_i was not rescaled when the maximum grew; O_i was",
-            "the sum of the earlier blocks, and the maximum it was made with", ("alpha * l_i + P_ij.sum(-1)",
-             "l_i + P_ij.sum(-1)")),
+            "the sum of the earlier blocks, and the maximum it was made with", NO_RESCALE_L),
     Mistake("no_rescale", "neither O_i nor l_i was rescaled when the maximum grew",
-            "the old sums, and whether m_i is still the old maximum there", ("alpha * l_i + P_ij.sum(-1)",
-             "l_i + P_ij.sum(-1)"), (NEW_O, "O_i + P_ij @ V_j")),
+            "the old sums, and whether m_i is still the old maximum there", NO_RESCALE_L, NO_RESCALE_O),
     Mistake("m_not_carried", "m_i was not set to m_new at the end of a step", "what a step leaves for the next one",
             ("m_i = m_new", "")),
     Mistake("m_of_this_tile", "m_new was the maximum of this tile alone", "m_new: it covers all keys so far", (MAXIMUM,
@@ -84,14 +82,8 @@ mistakes = [
     Mistake("L_base_2", "L was a logarithm to base 2", "the base of the logarithm in L", ("m_i + torch.log(l_i)",
              "(m_i + torch.log(l_i)) / 0.6931471805599453")),
     Mistake("O_in_16_bits", "O_i was kept in O's dtype, so that every step rounded it", "the dtype of the running sums",
-            ("O_i = alpha[:, None] * O_i + P_ij @ V_j",
-             "O_i = (alpha[:, None] * O_i + P_ij @ V_j).to(O.dtype).to(L.dtype)")),
-    Mistake("Q_read_each_step", "Q_i was loaded again in every step", "where Q is loaded",
-            ("Q_i = load(Q, rows).to(L.dtype)", "Q_i = torch.zeros(rows.stop - rows.start, 1)"), ("K_j = load(K, cols)",
-             "Q_i = load(Q, rows).to(L.dtype)\n        K_j = load(K, cols)")),
+            (NEW_O, "(…).to(O.dtype).to(L.dtype)")),
 ]
-hints = [
-    "Write a single key block first. Which of O_i, l_i and m_i are stale once a second one raises the maximum.",
-    "O_i and l_i are sums of exp(score − m_i). Times exp(m_i − m_new) they are sums of exp(score − m_new).",
-    "Start with O_i = 0, l_i = 0, m_i = −inf: then the factor is exp(−inf) = 0 in the first step.",
-]
+hints = ["Write a single key block first. Which of O_i, l_i and m_i are stale once a second one raises the maximum.",
+         "O_i and l_i are sums of exp(score − m_i). Times exp(m_i − m_new) they are sums of exp(score − m_new).",
+         "Start with O_i = 0, l_i = 0, m_i = −inf: then the factor is exp(−inf) = 0 in the first step."]

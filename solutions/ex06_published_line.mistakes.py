@@ -7,6 +7,7 @@ LINE_6 = ("l * torch.exp(m - m_new) + P.sum(-1)", "l + torch.exp(m - m_new) + P.
 LINE_7 = ("torch.exp(m - m_new)[:, None] * O + P @ V_j", "1 / torch.exp(m - m_new)[:, None] * O + P @ V_j")
 LINE_8 = ("m = m_new", "O = O / l[:, None]\n        m = m_new")
 NO_FACTOR_6, NO_FACTOR_7 = (LINE_6[0], "l + P.sum(-1)"), (LINE_7[0], "O + P @ V_j")
+HIDE = "S = S.masked_fill(keys > queries, -inf)"
 
 outputs = [("O", "query", "column"), ("L", "query")]
 truth = lambda Q, K, V, B_c, scale: oracle.attention(Q, K, V, causal=True, scale=scale)
@@ -45,28 +46,22 @@ mistakes = [
             "line 3: the number of a key in block j", ("torch.arange(start, start + len(K_j))",
              "torch.arange(len(K_j))")),
     Mistake("lines_3_and_4_swapped", "the maximum was taken before the keys were hidden", "the order of lines 3 and 4",
-            ("S = S.masked_fill(keys > queries, -inf)", ""), ("m_new = torch.maximum(m, S.amax(-1))",
-             "m_new = torch.maximum(m, S.amax(-1))\n        S = S.masked_fill(keys > queries, -inf)")),
+            (HIDE, ""), ("m_new = torch.maximum(m, S.amax(-1))", f"…\n        {HIDE}")),
     Mistake("line_6", "line 6 is as published: it adds exp(m − m_new) to l", "line 6: how a sum changes its unit",
             LINE_6),
-    Mistake("line_6_factor_dropped", "l was not rescaled when the maximum grew",
-            "line 6, and whether m is still the old maximum there", ("l * torch.exp(m - m_new) + P.sum(-1)",
-             "l + P.sum(-1)")),
+    Mistake("line_6_factor_dropped", "l was not rescaled when the maximum grew", "line 6, and which maximum m still is",
+            NO_FACTOR_6),
     Mistake("line_7", "line 7 is as published: its factor is inverted", "line 7: whether the old O grows or shrinks",
             LINE_7),
-    Mistake("line_7_factor_dropped", "O was not rescaled when the maximum grew",
-            "line 7, and whether m is still the old maximum there", ("torch.exp(m - m_new)[:, None] * O + P @ V_j",
-             "O + P @ V_j")),
+    Mistake("line_7_factor_dropped", "O was not rescaled when the maximum grew", "line 7, and which maximum m still is",
+            NO_FACTOR_7),
     Mistake("lines_6_and_7_without_factor", "neither l nor O was rescaled when the maximum grew",
-            "lines 6 and 7, and where m becomes m_new", ("l * torch.exp(m - m_new) + P.sum(-1)", "l + P.sum(-1)"),
-            ("torch.exp(m - m_new)[:, None] * O + P @ V_j", "O + P @ V_j")),
+            "lines 6 and 7, and where m becomes m_new", NO_FACTOR_6, NO_FACTOR_7),
     Mistake("line_8", "line 8 is still there: O is divided in every step and again at the end", "lines 8 and 10",
             LINE_8),
     Mistake("line_10_removed", "O was divided in every step and not at the end", "which of lines 8 and 10 has to go",
             LINE_8, ("O = O / l[:, None]\n    return", "return")),
 ]
-hints = [
-    "Line 3: may query 0 see key 1? May query 1 see key 0?",
-    "Lines 6 and 7 change the unit of a sum from exp(m) to exp(m_new). Both need the same factor.",
-    "Lines 8 and 10 both divide. O in line 7 is a sum of undivided terms: which of the two has to go?",
-]
+hints = ["Line 3: may query 0 see key 1? May query 1 see key 0?",
+         "Lines 6 and 7 change the unit of a sum from exp(m) to exp(m_new). Both need the same factor.",
+         "Lines 8 and 10 both divide. O in line 7 is a sum of undivided terms: which of the two has to go?"]

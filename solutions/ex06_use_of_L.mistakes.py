@@ -6,6 +6,7 @@ from flashlab_course.check.cases import Mistake, case_of, in_float64, normal
 inf = float("inf")
 WEIGHTS, O = "torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)", "w_a[:, None] * O_a + w_b[:, None] * O_b"
 L, GIVE, RETURNED = "torch.logaddexp(L_a, L_b)", "w_b[:, None] * O_b, ", "w_b[:, None] * O_b, L"
+LOG_SUM = "torch.log(torch.exp(L_a) + torch.exp(L_b))"
 
 outputs = [("O", "query", "column"), ("L", "query")]
 features = {"two halves without keys": lambda keys_a, keys_b, both: not keys_a + keys_b or both > 0,
@@ -46,36 +47,30 @@ mistakes = [
     Mistake("weights_swapped", "each half got the other's weight", "which weight meets which half", (WEIGHTS,
              "torch.exp(L_b - L_safe), torch.exp(L_a - L_safe)")),
     Mistake("maximum_for_L", "the weights were relative to the larger L, and did not add up to 1",
-            "what the two weights add up to", (WEIGHTS,
-             "torch.exp(L_a - torch.maximum(L_a, L_b).masked_fill(L == -inf, 0)), torch.exp(L_b - torch.maximum(L_a, L_b).masked_fill(L == -inf, 0))")),
+            "what the weights add up to", ("L.masked_fill(L == -inf, 0)",
+             "torch.maximum(L_a, L_b).masked_fill(L == -inf, 0)")),
     Mistake("weights_along_columns", "the weights multiplied the columns of O, not its rows",
             "the shape of the weights next to O", (O, "w_a * O_a + w_b * O_b")),
     Mistake("base_2", "exp and log were taken to base 2 throughout", "the base of the logarithms L_a and L_b", (L,
              "torch.logaddexp2(L_a, L_b)"), (WEIGHTS, "torch.exp2(L_a - L_safe), torch.exp2(L_b - L_safe)")),
-    Mistake("L_is_sum_only_returned", "the L that came back was L_a + L_b",
-            "the L that is returned: sums add up, their logarithms do not", (RETURNED,
-             "w_b[:, None] * O_b, L_a + L_b")),
     Mistake("L_is_max_weights_normalised", "the L that came back was the larger of L_a and L_b",
-            "the L that is returned: it covers the keys of both halves", (RETURNED,
-             "w_b[:, None] * O_b, torch.maximum(L_a, L_b)")),
+            "the L that is returned", (RETURNED, f"{GIVE}torch.maximum(L_a, L_b)")),
     Mistake("L_not_log", "L came back as the sum itself, without its logarithm", "the L that is returned", (RETURNED,
              "w_b[:, None] * O_b, torch.exp(L)")),
-    Mistake("unshifted", "exp(L_a) and exp(L_b) were taken as they are: both overflow for large L",
-            "the exponents for L in the hundreds", (L, "torch.log(torch.exp(L_a) + torch.exp(L_b))"), (WEIGHTS,
-             "torch.exp(L_a), torch.exp(L_b)"), (O + ", L", f"({O}) / (w_a + w_b)[:, None], L")),
-    Mistake("one_sided_shift", "the shift was always L_a: exp(L_b − L_a) overflows where L_b is much larger",
+    Mistake("unshifted", "exp(L_a) and exp(L_b) were taken as they are: both overflow", "the exponents for large L", (L,
+             LOG_SUM), ("L.masked_fill(L == -inf, 0)", "torch.zeros_like(L)"), (O + ", L",
+             f"({O}) / (w_a + w_b)[:, None], L")),
+    Mistake("one_sided_shift", "the shift was always L_a: exp(L_b − L_a) overflows",
             "the number that is subtracted before exp", (L,
              "torch.where(L_a == -inf, L_b, L_a + torch.log1p(torch.exp(L_b - L_a)))")),
     Mistake("no_empty_half", "a query that neither half saw a key for got NaN",
             "the exponents where L_a and L_b are both −inf", ("L.masked_fill(L == -inf, 0)", "L")),
     Mistake("empty_half_weighs_1", "a half without keys counted as if its L were 0",
-            "the weight of a half whose L is −inf", ("L = torch.logaddexp(L_a, L_b)",
-             "L_a, L_b = L_a.masked_fill(L_a == -inf, 0), L_b.masked_fill(L_b == -inf, 0)\n    L = torch.logaddexp(L_a, L_b)")),
+            "the weight of a half whose L is −inf", (f"L = {L}",
+             "L_a, L_b = (T.masked_fill(T == -inf, 0) for T in (L_a, L_b))\n    …")),
     Mistake("L_safe_returned", "L came back as 0 where no half saw a key, not as −inf", "the L that is returned",
             (RETURNED, "w_b[:, None] * O_b, L_safe")),
 ]
-hints = [
-    "exp(L_a) is the sum of the exponentials of half a. What is the sum over all keys?",
-    "O_a · exp(L_a) is the undivided sum of half a. Add the two, then divide by exp(L).",
-    "Only where neither half saw a key is L −inf: put 0 in its place in the exponents, and return the −inf.",
-]
+hints = ["exp(L_a) is the sum of the exponentials of half a. What is the sum over all keys?",
+         "O_a · exp(L_a) is the undivided sum of half a. Add the two, then divide by exp(L).",
+         "Only where neither half saw a key is L −inf: put 0 in its place in the exponents, and return the −inf."]

@@ -16,12 +16,10 @@ mistakes = [
              "(N_k // B_c + 1)")),
     Mistake("short_blocks_full", "a short last block was counted as a full one", "how many rows a short block moves",
             ("T_c = -(-N_k // B_c)", "T_c = -(-N_k // B_c)\n    N_q, N_k = -(-N_q // B_r) * B_r, T_c * B_c")),
-    Mistake("as_FA2", "K and V were counted once per query block, and Q once: that is FA2",
-            "which of the two loops is outside", (READS, "N_q * d + -(-N_q // B_r) * N_k * (d + d_v)"), (WRITES,
-             "N_q * (d_v + 1)")),
+    Mistake("as_FA2", "K and V were counted once per query block, and Q once: that is FA2", "which loop is outside",
+            (READS, "N_q * d + -(-N_q // B_r) * N_k * (d + d_v)"), (WRITES, "N_q * (d_v + 1)")),
     Mistake("K_V_per_query_block", "K and V were counted once per query block",
-            "the loop in which K_j and V_j are read", (READS,
-             "-(-N_q // B_r) * N_k * (d + d_v) + T_c * N_q * (d + d_v + 2)")),
+            "the loop in which K_j and V_j are read", (READS, f"-(-N_q // B_r) * {READS}")),
     Mistake("l_m_forgotten", "l and m were not counted", "what is read and written beside Q and O", (READS,
              "N_k * (d + d_v) + T_c * N_q * (d + d_v)"), (WRITES, "N_q * d_v + T_c * N_q * d_v + N_q")),
     Mistake("start_forgotten", "the first values of O, l and m were not counted as written",
@@ -32,11 +30,7 @@ mistakes = [
              "N_q * (d_v + 2) + T_c * N_q * (d_v + 3)")),
     Mistake("d_for_d_v", "d was taken for the width of V and O", "the shapes of V and O", (READS,
              "N_k * (d + d) + T_c * N_q * (d + d + 2)"), (WRITES, "N_q * (d + 2) + T_c * N_q * (d + 2) + N_q")),
-    Mistake("bytes", "the result was in bytes, not in elements", "the unit of the result", ("return reads, writes",
-             "return 4 * reads, 4 * writes")),
 ]
-hints = [
-    "Q, O, l and m pass by once for each key block, whatever B_r is. How many key blocks are there?",
-    "All query blocks together are N_q rows: each key block reads N_q·(d + d_v + 2) elements of them.",
-    "Writes: the first O, l, m; then O, l, m for each key block; then L once.",
-]
+hints = ["Q, O, l and m pass by once for each key block, whatever B_r is. How many key blocks are there?",
+         "All query blocks together are N_q rows: each key block reads N_q·(d + d_v + 2) elements of them.",
+         "Writes: the first O, l, m; then O, l, m for each key block; then L once."]

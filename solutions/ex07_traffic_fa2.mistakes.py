@@ -3,6 +3,7 @@ from flashlab_course.check.form import Mistake
 from flashlab_course.check.traffic import TILED_CASES, measured
 
 READS, WRITES = "N_q * d + T_r * N_k * (d + d_v)", "N_q * d_v + N_q"
+T_c = "-(-N_k // B_c)"
 
 outputs = [("reads",), ("writes",)]
 ints_only = True
@@ -17,9 +18,8 @@ mistakes = [
             ("-(-N_q // B_r)", "-(-N_k // B_c)")),
     Mistake("short_blocks_full", "a short last block was counted as a full one", "how many rows a short block moves",
             ("T_r = -(-N_q // B_r)", "T_r = -(-N_q // B_r)\n    N_q, N_k = T_r * B_r, -(-N_k // B_c) * B_c")),
-    Mistake("as_FA1", "Q, O, l and m were counted once per key block: that is FA1", "which of the two loops is outside",
-            (READS, "N_k * (d + d_v) + -(-N_k // B_c) * N_q * (d + d_v + 2)"), (WRITES,
-             "(1 + -(-N_k // B_c)) * N_q * (d_v + 2) + N_q")),
+    Mistake("as_FA1", "Q, O, l and m were counted once per key block: that is FA1", "which loop is outside", (READS,
+             f"N_k * (d + d_v) + {T_c} * N_q * (d + d_v + 2)"), (WRITES, f"(1 + {T_c}) * N_q * (d_v + 2) + N_q")),
     Mistake("Q_each_step", "Q was counted once per key block", "the loop in which Q_i is read", (READS,
              "-(-N_k // B_c) * N_q * d + T_r * N_k * (d + d_v)")),
     Mistake("K_V_once", "K and V were counted as read once", "the loop in which K_j and V_j are read", (READS,
@@ -33,8 +33,6 @@ mistakes = [
     Mistake("bytes", "the result was in bytes, not in elements", "the unit of the result", ("return reads, writes",
              "return 4 * reads, 4 * writes")),
 ]
-hints = [
-    "Q, O and L cross HBM once. How often do K and V?",
-    "All key blocks together are N_k rows of K and V, whatever B_c is: N_k·(d + d_v) reads per query block.",
-    "There are T_r = -(-N_q // B_r) query blocks.",
-]
+hints = ["Q, O and L cross HBM once. How often do K and V?",
+         "All key blocks together are N_k rows of K and V, whatever B_c is: N_k·(d + d_v) reads per query block.",
+         "There are T_r = -(-N_q // B_r) query blocks."]

@@ -3,6 +3,8 @@ import torch
 from flashlab.memory import KiB, kernel, tiles
 from flashlab_course.check.cases import Mistake, case_of, normal
 
+SUM = "(dO_i * O_i).sum(-1)"
+
 outputs = [("D", "query")]
 truth = lambda O, dO, B_r: (O.double() * dO.double()).sum(-1)
 sram_bytes = lambda O, dO, B_r: 1 * KiB if len(O) > 40 else 16 * KiB
@@ -33,31 +35,23 @@ cases = [
     case("many rows, little SRAM", 96, 4, 8, seed=852),
 ]
 mistakes = [
-    Mistake("O_squared", "O was multiplied by itself: dO did not appear", "the two factors of the product",
-            ("(dO_i * O_i)", "(O_i * O_i)")),
     Mistake("matrix_product", "dO and O were multiplied as matrices, and everything was summed",
-            "the product that puts dO and O together", ("(dO_i * O_i).sum(-1)", "(O_i @ dO_i.T).sum(-1)")),
-    Mistake("sum_of_products_apart", "the row sums of dO and O were multiplied", "the order of product and sum",
-            ("(dO_i * O_i).sum(-1)", "dO_i.sum(-1) * O_i.sum(-1)")),
+            "the product of dO and O", (SUM, "(O_i @ dO_i.T).sum(-1)")),
+    Mistake("sum_of_products_apart", "the row sums of dO and O were multiplied", "the order of product and sum", (SUM,
+             "dO_i.sum(-1) * O_i.sum(-1)")),
     Mistake("mean", "D was the mean over the columns, not the sum", "the reduction over the columns", (".sum(-1)",
              ".mean(-1)")),
     Mistake("sum_of_column", "the sum ran over the rows, not over the columns", "the dimension of the sum", (".sum(-1)",
              ".sum(0)[: rows.stop - rows.start]")),
-    Mistake("one_number", "one number was stored for all rows of the block", "the dimension of the sum",
-            ("(dO_i * O_i).sum(-1)", "(dO_i * O_i).sum().expand(rows.stop - rows.start).clone()")),
     Mistake("no_upcast", "product and sum were computed in 16 bits", "where the tiles are converted to D.dtype",
-            ("load(O, rows).to(D.dtype)", "load(O, rows)"), ("load(dO, rows).to(D.dtype)", "load(dO, rows)"),
-            ("(dO_i * O_i).sum(-1)", "(dO_i * O_i).sum(-1).to(D.dtype)")),
+            *((f"load({T}, rows).to(D.dtype)", f"load({T}, rows)") for T in ("O", "dO")), (SUM, "….to(D.dtype)")),
     Mistake("sum_in_16_bits", "the product was rounded to 16 bits before the sum",
             "where the tiles are converted to D.dtype", ("(dO_i * O_i)", "(dO_i * O_i).to(O.dtype).to(D.dtype)")),
     Mistake("first_row_block", "every program loaded the first rows of O and dO", "the index of the loads",
-            ("load(O, rows)", "load(O, slice(0, rows.stop - rows.start))"), ("load(dO, rows)",
-             "load(dO, slice(0, rows.stop - rows.start))")),
+            *((f"load({T}, rows)", f"load({T}, slice(rows.stop - rows.start))") for T in ("O", "dO"))),
     Mistake("first_rows_stored", "every program stored to the first rows of D", "the index of the store",
             ("store(D, rows,", "store(D, slice(0, rows.stop - rows.start),")),
 ]
-hints = [
-    "D_i = Σ_j P_ij dP_ij, and dP_ij = Σ_c dO_ic V_jc. Let the two sums change places: what is Σ_j P_ij V_jc?",
-    "For one row D_i is a scalar product of two vectors of length d_v.",
-    "For a block: an elementwise product of shape (B_r, d_v), summed over its last dimension.",
-]
+hints = ["D_i = Σ_j P_ij dP_ij, and dP_ij = Σ_c dO_ic V_jc. Let the two sums change places: what is Σ_j P_ij V_jc?",
+         "For one row D_i is a scalar product of two vectors of length d_v.",
+         "For a block: an elementwise product of shape (B_r, d_v), summed over its last dimension."]

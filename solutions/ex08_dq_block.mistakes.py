@@ -6,6 +6,8 @@ from flashlab_course.check.cases import EDGE, LARGE, LOOSE, L_and_D, Mistake, ca
 
 SUM, DS = "dQ_i + scale * (dS_ij @ K_j)", "P_ij * (dP_ij - D_i[:, None])"
 P, MASK = "torch.exp(Q_i @ K_j.T * scale - L_i[:, None])", "P_ij.masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)"
+SCORES, HIDDEN = "Q_i @ K_j.T * scale", "hidden_tile(rows, cols, N_q, N_k)"
+L_SAFE, END = "L_i.masked_fill(L_i == -inf, 0)", "cols.start > rows.stop - 1 + N_k - N_q"
 
 function = "dq_program"
 outputs = [("dQ", "query", "column")]
@@ -63,39 +65,32 @@ mistakes = [
     Mistake("softmax_of_tile", "P_ij was the softmax of each tile alone", "P_ij: the keys over which L normalises", (P,
              "torch.softmax(Q_i @ K_j.T * scale, -1)")),
     Mistake("scale_missing_in_S", "the recomputed scores were not multiplied by scale",
-            "the scores: they have to be those of the forward pass", ("Q_i @ K_j.T * scale - L_i",
-             "Q_i @ K_j.T - L_i")),
+            "the scores: those of the forward pass", ("Q_i @ K_j.T * scale - L_i", "Q_i @ K_j.T - L_i")),
     Mistake("scale_missing_in_dQ", "dQ was not multiplied by scale", "where scale enters between S and Q", (SUM,
              "dQ_i + dS_ij @ K_j")),
     Mistake("scale_each_step", "the running dQ_i was multiplied by scale in every step",
             "what scale multiplies in the sum", (SUM, "scale * (dQ_i + dS_ij @ K_j)")),
     Mistake("mask_missing", "the mask did not reach P_ij: hidden keys got weight", "P_ij with a causal mask", (MASK,
              "P_ij")),
-    Mistake("mask_top_left", "the mask lined up the first query with the first key",
-            "where the diagonal lies if N_q ≠ N_k", ("hidden_tile(rows, cols, N_q, N_k), 0)",
-             "hidden_tile(rows, cols, 0, 0), 0)")),
+    Mistake("mask_top_left", "the mask lined up the first query with the first key", "the diagonal if N_q ≠ N_k",
+            ("cols, N_q, N_k), 0)", "cols, 0, 0), 0)")),
     Mistake("no_empty_row", "a query that sees no key got NaN, from its L of −inf", "the exponent where L_i is −inf",
-            ("L_i.masked_fill(L_i == -inf, 0)", "L_i"), (P,
-             "torch.exp((Q_i @ K_j.T * scale).masked_fill(hidden_tile(rows, cols, N_q, N_k) & causal, -inf) - L_i[:, None])"),
-            (MASK, "P_ij"), ("break", "pass")),
+            (L_SAFE, "L_i"), (f"{SCORES} -", f"({SCORES}).masked_fill({HIDDEN} & causal, -inf) -"), (MASK, "P_ij"),
+            ("break", "pass")),
     Mistake("no_skipping", "key blocks that no query of the block sees were loaded",
             "the end of the loop with a causal mask", ("break", "pass")),
     Mistake("loop_ends_without_shift", "the loop ended as if there were as many queries as keys",
-            "the last key that the block sees", ("cols.start > rows.stop - 1 + N_k - N_q",
-             "cols.start > rows.stop - 1")),
-    Mistake("skipped_too_early", "a key block was skipped that the block's last query still sees",
-            "which query of the block sees most keys", ("cols.start > rows.stop - 1 + N_k - N_q",
-             "cols.stop > rows.stop - 1 + N_k - N_q and cols.start > rows.start + N_k - N_q")),
+            "the last key that the block sees", (END, "cols.start > rows.stop - 1")),
+    Mistake("skipped_too_early", "a key block was skipped that the last query still sees",
+            "which query of the block sees most keys", (END,
+             f"{END.replace('start', 'stop')} and cols.start > rows.start + N_k - N_q")),
     Mistake("tail_dropped", "the short last key block was left out", "the number of key blocks", ("tiles(N_k, B_c)",
              "tiles(N_k // B_c * B_c, B_c)")),
     Mistake("leaves_early", "nothing was stored where no query of the block sees a key",
-            "dQ[rows] of queries without keys", ("L_i = L_i.masked_fill(L_i == -inf, 0)",
-             "if (L_i == -inf).all():\n        return\n    L_i = L_i.masked_fill(L_i == -inf, 0)")),
+            "dQ[rows] of queries without keys", (f"L_i = {L_SAFE}", "if (L_i == -inf).all():\n        return\n    …")),
     Mistake("sum_in_16_bits", "dQ_i was kept in dQ's dtype, so that every step rounded it", "the dtype of dQ_i", (SUM,
              f"({SUM}).to(dQ.dtype).to(L.dtype)")),
 ]
-hints = [
-    "Nothing is corrected later, because L makes each P_ij final: dQ_i starts at 0 and only adds.",
-    "Where L_i is −inf, S − L is +inf or NaN before any mask comes. Which finite number may stand for L there?",
-    "One step: P_ij from S_ij and L_i, dP_ij from dO_i and V_j, dS_ij from both and D_i, then scale · dS_ij K_j.",
-]
+hints = ["Nothing is corrected later, because L makes each P_ij final: dQ_i starts at 0 and only adds.",
+         "Where L_i is −inf, S − L is +inf or NaN before any mask comes. Which finite number may stand for L there?",
+         "One step: P_ij from S_ij and L_i, dP_ij from dO_i and V_j, dS_ij from both and D_i, then scale · dS_ij K_j."]

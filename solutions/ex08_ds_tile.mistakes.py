@@ -52,8 +52,6 @@ mistakes = [
             "how often scale enters on the way to dK", (DK, "scale * scale * (dS_ij.T @ Q_i)")),
     Mistake("dS_not_transposed", "dS was not transposed for dK", "the shape of dK_j", (DK, "scale * (dS_ij @ Q_i)")),
 ]
-hints = [
-    "Go back one step at a time: from dO to dP, from dP to dS, from dS to dQ and dK.",
-    "D_i[:, None] makes a column, so that each row subtracts its own number.",
-    "S = scale · Q Kᵀ: the scale stands in dQ once and in dK once.",
-]
+hints = ["Go back one step at a time: from dO to dP, from dP to dS, from dS to dQ and dK.",
+         "D_i[:, None] makes a column, so that each row subtracts its own number.",
+         "S = scale · Q Kᵀ: the scale stands in dQ once and in dK once."]

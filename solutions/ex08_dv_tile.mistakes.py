@@ -28,12 +28,9 @@ cases = [
     case("scores in the hundreds", 3, 8, 4, 4, (0, 3), (4, 8), factor=LARGE, seed=876),
     case("a tile on the diagonal", 6, 6, 3, 2, (2, 5), (2, 4), causal=True, seed=880),
     case("a tile with queries that see no key", 5, 3, 3, 2, (0, 4), (0, 3), causal=True, seed=884),
-    case("a tile on the diagonal, scores in the hundreds", 6, 6, 4, 2, (2, 5), (2, 5), causal=True, factor=300,
-              seed=908),
-    case("a tile on the diagonal, scores around −997", 6, 6, 3, 2, (2, 5), (2, 5), causal=True, below=EDGE,
-              seed=904),
-    case("a tile on the diagonal, a negative scale", 6, 6, 3, 2, (2, 5), (2, 4), causal=True, scale=-0.4,
-              seed=912),
+    case("a tile on the diagonal, scores in the hundreds", 6, 6, 4, 2, (2, 5), (2, 5), causal=True, factor=300, seed=908),
+    case("a tile on the diagonal, scores around −997", 6, 6, 3, 2, (2, 5), (2, 5), causal=True, below=EDGE, seed=904),
+    case("a tile on the diagonal, a negative scale", 6, 6, 3, 2, (2, 5), (2, 4), causal=True, scale=-0.4, seed=912),
     case("a tile on the diagonal, a scale of 0", 6, 6, 3, 2, (2, 5), (2, 4), causal=True, scale=0.0, seed=916),
     in_float64(case("a single key", 1, 1, 4, 3, (0, 1), (0, 1), exact=True, scale=0.5, seed=896)),
 ]
@@ -53,9 +50,9 @@ mistakes = [
             "where hidden enters, and whether its result is used", (MASK, "pass")),
     Mistake("mask_inverted", "the mask was used the wrong way round: visible keys were hidden",
             "hidden: what True stands for", ("masked_fill(hidden, -inf)", "masked_fill(~hidden, -inf)")),
-    Mistake("mask_before_scale", "the mask came before the product with scale, which turned −inf into +inf or NaN",
+    Mistake("mask_before_scale", "the mask came before scale, which turned −inf into +inf or NaN",
             "the order of mask and scale", ("Q_i @ K_j.T * scale", "Q_i @ K_j.T"), ("L_safe =",
-             "S_ij = S_ij * scale\n    L_safe =")),
+             "S_ij = S_ij * scale\n    …")),
     Mistake("mask_after_dV", "dV was made from weights without the mask", "the weights that meet dO_i", (MASK, "pass"),
             (GIVE, f"return {MASKED}, P_ij.T @ dO_i")),
     Mistake("hidden_is_a_number", "hidden scores became a number that real scores can reach",
@@ -64,11 +61,7 @@ mistakes = [
             (L_SAFE, "L_i")),
     Mistake("empty_row_equal", "a row without a visible key got weights other than 0", "P_ij where L_i is −inf",
             ("masked_fill(hidden, -inf)", "masked_fill(hidden, -1e30)"), (L_SAFE, "L_i.clamp(min=-1e30)")),
-    Mistake("P_not_transposed", "P was not transposed in the product with dO", "the shape of dV_j", ("P_ij.T @ dO_i",
-             "P_ij @ dO_i")),
 ]
-hints = [
-    "O_i = Σ_j P_ij V_j, so dV_j = Σ_i P_ijᵀ dO_i, and this tile adds one term.",
-    "L_i belongs to all keys, also those elsewhere: nothing has to be summed over this tile.",
-    "Where L_i is −inf every score of the row is −inf too. Subtract 0 in its place: exp(−inf − 0) = 0.",
-]
+hints = ["O_i = Σ_j P_ij V_j, so dV_j = Σ_i P_ijᵀ dO_i, and this tile adds one term.",
+         "L_i belongs to all keys, also those elsewhere: nothing has to be summed over this tile.",
+         "Where L_i is −inf every score of the row is −inf too. Subtract 0 in its place: exp(−inf − 0) = 0."]

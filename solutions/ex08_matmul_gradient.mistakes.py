@@ -31,23 +31,18 @@ mistakes = [
     Mistake("X_not_transposed", "X was multiplied by dY without being transposed", "the shape of dW", (DW, "X @ dY")),
     Mistake("dX_transposed", "dX came out transposed", "the shape of dX", (DX, "W @ dY.T")),
     Mistake("dW_transposed", "dW came out transposed", "the shape of dW", (DW, "dY.T @ X")),
-    Mistake("reshaped", "reshape or view took the place of a transpose and mixed up the numbers",
-            "what reshape does to the order of the numbers", (DX, "dY @ W.reshape(W.shape[1], W.shape[0])"), (DW,
-             "X.reshape(X.shape[1], X.shape[0]) @ dY")),
+    Mistake("reshaped", "reshape or view took the place of a transpose and mixed up the numbers", "what reshape does",
+            (DX, "dY @ W.reshape(W.shape[1], W.shape[0])"), (DW, "X.reshape(X.shape[1], X.shape[0]) @ dY")),
     Mistake("reshaped_at_the_end", "a result was reshaped where it should have been transposed",
             "what reshape does to the order of the numbers", (DW, "(dY.T @ X).reshape(W.shape)")),
     Mistake("dW_averaged", "dW was averaged over the rows of X, not summed", "what each row of X adds to the loss", (DW,
              "X.T @ dY / len(X)")),
-    Mistake("swapped", "the two gradients changed places", "the order of the two results", ("return dX, dW",
-             "return dW, dX")),
     Mistake("elementwise", "dX was multiplied element by element with X", "what dX depends on: Y is linear in X", (DX,
              "dY @ W.T * X")),
     Mistake("jacobian", "a whole Jacobian was made and multiplied by dY, though nearly all of it is 0",
             "the sum that is left once the zeros are gone", (DX,
              'torch.einsum("nm,nmik->ik", dY, torch.einsum("ni,km->nmik", torch.eye(len(X)), W))')),
 ]
-hints = [
-    "Write one element: Y[n, m] = Σ_k X[n, k] · W[k, m]. By how much does it move when X[n, k] moves by 1?",
-    "dX[n, k] = Σ_m dY[n, m] · W[k, m]: the sum runs over m. Which matrix product is that?",
-    "dW[k, m] = Σ_n X[n, k] · dY[n, m]: the sum runs over the rows.",
-]
+hints = ["Write one element: Y[n, m] = Σ_k X[n, k] · W[k, m]. By how much does it move when X[n, k] moves by 1?",
+         "dX[n, k] = Σ_m dY[n, m] · W[k, m]: the sum runs over m. Which matrix product is that?",
+         "dW[k, m] = Σ_n X[n, k] · dY[n, m]: the sum runs over the rows."]

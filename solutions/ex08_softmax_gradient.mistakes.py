@@ -57,12 +57,10 @@ mistakes = [
             "how one score moves the other weights of its row", (DS, "P * (1 - P) * dP")),
     Mistake("divided_again", "P was divided by its row sums again: 0/0 in a hidden row",
             "the row that is hidden throughout", ("D = (P * dP)", "P = P / P.sum(-1, keepdim=True)\n    D = (P * dP)")),
-    Mistake("jacobian", "the N_k × N_k Jacobian of every row was made",
-            "the product with the Jacobian, done on paper first", ("D = (P", "import torch\n    D = (P"), (DS,
-             "((torch.diag_embed(P) - P[:, :, None] * P[:, None, :]) @ dP[:, :, None])[..., 0]")),
+    Mistake("jacobian", "the N_k × N_k Jacobian of every row was made", "the product, done on paper first", ("D = (P",
+             "import torch\n    …"), (DS,
+             "((torch.diag_embed(P) - P[:, :, None] * P[:, None]) @ dP[:, :, None])[..., 0]")),
 ]
-hints = [
-    "Split the sum over k at the minus sign. Which part is the same for all j of a row?",
-    "The diagonal part gives dP_j · P_j, the rest −P_j · Σ_k dP_k · P_k. Both have the factor P_j.",
-    "The sum over k is one number for each row. keepdim makes it a column, so that row i subtracts its own.",
-]
+hints = ["Split the sum over k at the minus sign. Which part is the same for all j of a row?",
+         "The diagonal part gives dP_j · P_j, the rest −P_j · Σ_k dP_k · P_k. Both have the factor P_j.",
+         "The sum over k is one number for each row. keepdim makes it a column, so that row i subtracts its own."]

@@ -8,6 +8,7 @@ A_MASK, B_MASK = "(rows < M) & (inner[None, :] < K)", "(inner[:, None] < K) & (c
 ROWS, COLS = "(tl.program_id(0) * B_m + tl.arange(0, B_m))", "(tl.program_id(1) * B_n + tl.arange(0, B_n))"
 STEP, PRODUCT = "(k * B_k + tl.arange(0, B_k))", 'tl.dot(a, b, input_precision="ieee")'
 DOT, GRID = 'acc = tl.dot(a, b, acc, input_precision="ieee")', "(triton.cdiv(M, B_m), triton.cdiv(N, B_n))"
+FIRST, C_AT = "tl.arange(0, B_k)", "rows * stride_Cm + cols * stride_Cn"
 
 outputs = [("C", "row", "column")]
 truth = lambda A, B, **rest: A.double() @ B.double()
@@ -66,40 +67,35 @@ mistakes = [
     Mistake("no_guard_k_in_B", "rows of B beyond K were not masked; 0 times a NaN there is NaN",
             "the mask of B's load in a short last step", (B_MASK, "cols < N"), stray=True),
     Mistake("mask_stays_behind", "the masks along k stayed at the first step's numbers",
-            "the masks along k in a later step", (A_MASK, "(rows < M) & (tl.arange(0, B_k)[None, :] < K)"), (B_MASK,
-             "(tl.arange(0, B_k)[:, None] < K) & (cols < N)")),
-    Mistake("rest_counted_in_blocks", "the rest of K was counted wrongly: k · B_k was multiplied by B_k again",
-            "how much of K is left in step k", (A_MASK,
-             "(rows < M) & (tl.arange(0, B_k)[None, :] < K - k * B_k * B_k)"), (B_MASK,
-             "(tl.arange(0, B_k)[:, None] < K - k * B_k * B_k) & (cols < N)")),
+            "the masks along k in a later step", (A_MASK, A_MASK.replace("inner", FIRST)), (B_MASK,
+             B_MASK.replace("inner", FIRST))),
+    Mistake("rest_counted_in_blocks", "the rest of K was counted wrongly: k · B_k · B_k was taken off",
+            "how much of K is left in step k",
+            *((mask, mask.replace("inner", FIRST).replace("K)", "K - k * B_k * B_k)")) for mask in (A_MASK, B_MASK))),
     Mistake("grid_swapped", "the grid's two numbers were swapped: across first, then down",
-            "the order of the grid, and of program_id(0) and program_id(1)",
-            ("(triton.cdiv(M, B_m), triton.cdiv(N, B_n))", "(triton.cdiv(N, B_n), triton.cdiv(M, B_m))")),
+            "the order of the grid, and of program_id(0) and (1)", (GRID,
+             "(triton.cdiv(N, B_n), triton.cdiv(M, B_m))")),
     Mistake("grid_floor", "the grid was rounded down, so short last tiles of C got no program",
-            "the size of the grid where tiles stick out", ("(triton.cdiv(M, B_m), triton.cdiv(N, B_n))",
-             "(max(1, M // B_m), max(1, N // B_n))")),
+            "the grid where tiles stick out", (GRID, "(max(1, M // B_m), max(1, N // B_n))")),
     Mistake("strides_of_B_swapped", "the two strides of B were swapped", "what each stride of B passes over",
             (B_INNER + " + cols * stride_Bn", "inner[:, None] * stride_Bn + cols * stride_Bk")),
     Mistake("B_moved_across", "B was walked across its columns, not down its rows",
             "the direction in which k moves B's tile", (B_INNER,
-             "(inner - k * B_k)[:, None] * stride_Bk + k * B_k * stride_Bn")),
-    Mistake("column_stride_1", "neighbouring columns were taken to lie next to each other",
-            "the last strides, and where each is used", (A_INNER, "inner[None, :]"), ("+ cols * stride_Bn", "+ cols"),
-            ("+ cols * stride_Cn", "+ cols"), also=[[(A_INNER, "inner[None, :]")]]),
-    Mistake("row_major", "a tensor was addressed by row · width + column, as if it were contiguous",
-            "addresses that use a size in place of a stride", ("rows * stride_Cm + cols * stride_Cn",
-             "rows * N + cols"), also=[[(f"{A_ROWS} + {A_INNER}", "rows * K + inner[None, :]")]]),
+             f"{FIRST}[:, None] * stride_Bk + k * B_k * stride_Bn")),
+    Mistake("column_stride_1", "neighbouring columns were taken to lie next to each other", "the last strides",
+            (A_INNER, "inner[None, :]"), ("+ cols * stride_Bn", "+ cols"), ("+ cols * stride_Cn", "+ cols"),
+            also=[[(A_INNER, "inner[None, :]")]]),
+    Mistake("row_major", "a tensor was addressed by row · width + column", "addresses with a size in place of a stride",
+            (C_AT, "rows * N + cols"), also=[[(f"{A_ROWS} + {A_INNER}", "rows * K + inner[None, :]")]]),
     Mistake("sum_in_16_bits", "the sum was kept in the inputs' dtype, so that every step rounded it",
-            "the dtype of acc", ("acc = tl.zeros((B_m, B_n), tl.float32)",
-             "acc = tl.zeros((B_m, B_n), C.dtype.element_ty)"), (DOT, f"acc += {PRODUCT}.to(C.dtype.element_ty)")),
+            "the dtype of acc", ("(B_m, B_n), tl.float32", "(B_m, B_n), C.dtype.element_ty"), (DOT,
+             f"acc += {PRODUCT}.to(C.dtype.element_ty)")),
     Mistake("products_in_16_bits", "each product was rounded to the inputs' dtype before it was added",
             "the dtype of what is added to acc", (DOT, f"acc += {PRODUCT}.to(a.dtype).to(tl.float32)")),
     Mistake("int32_offset", "row or column numbers met strides in 32 bits, which overflows beyond 2³¹ elements",
-            "the dtype of row and column numbers, those along k too", (f"{ROWS}.to(tl.int64)", ROWS),
-            (f"{COLS}.to(tl.int64)", COLS), (f"{STEP}.to(tl.int64)", STEP)),
+            "their dtype, along k too", *((f"{numbers}.to(tl.int64)", numbers) for numbers in (ROWS, COLS, STEP))),
 ]
-hints = [
-    "Write a single step along k first. Which numbers change with k, and which belong to the tile of C?",
-    "A short last step has fewer than B_k numbers. How many steps are there, and what do the loads bring beyond K?",
-    "The sum lives through all steps. In which dtype is it, and where is it rounded?",
-]
+hints = ["Write a single step along k first. Which numbers change with k, and which belong to the tile of C?",
+         "A short last step has fewer than B_k numbers. How many steps are there, and what do the loads bring beyond "
+         "K?",
+         "The sum lives through all steps. In which dtype is it, and where is it rounded?"]

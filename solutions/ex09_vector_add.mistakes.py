@@ -3,6 +3,7 @@ import torch
 from flashlab_course.check.cases import Mistake, case_of, normal
 
 X_AT, Y_AT, GRID = "tl.load(X + i, mine)", "tl.load(Y + i, mine)", "triton.cdiv(N, B)"
+MINE = "mine = i < N"
 
 outputs = [("Out", "element")]
 truth = lambda a, X, Y, **rest: a * X.double() + Y.double()
@@ -39,8 +40,6 @@ mistakes = [
             "how many elements one program takes", (GRID, "N")),
     Mistake("no_block_offset", "every program worked on the first block", "how i depends on the program",
             ("tl.program_id(0) * B +", "")),
-    Mistake("block_number_not_times_B", "the program's number was added to i without multiplying it by B",
-            "where the second program's block begins", ("tl.program_id(0) * B +", "tl.program_id(0) +")),
     Mistake("no_guard_load", "the loads had no mask: they read past the end of X and Y", "the loads in the last block",
             (X_AT, "tl.load(X + i)"), (Y_AT, "tl.load(Y + i)"), stray=True),
     Mistake("no_guard_store", "the store had no mask: it wrote past the end of Out", "the store in the last block",
@@ -49,19 +48,17 @@ mistakes = [
             ("mine = i < N", "mine = i <= N")),
     Mistake("guard_of_the_block", "the mask compared the place within the block with N",
             "which number the mask compares with N", ("mine = i < N", "mine = tl.arange(0, B) < N")),
-    Mistake("rest_for_the_last", "the last program took N mod B elements, which is none where B divides N",
-            "the mask of the last program where B divides N", ("mine = i < N",
+    Mistake("rest_for_the_last", "the last program took N mod B elements, none where B divides N",
+            "the last program's mask", (MINE,
              "mine = tl.arange(0, B) < tl.where(tl.program_id(0) == tl.num_programs(0) - 1, N % B, B)")),
     Mistake("a_times_both", "Y was multiplied by a as well", "what a multiplies", ("a * x + y", "a * (x + y)")),
     Mistake("a_missing", "X was not multiplied by a", "what a multiplies", ("a * x + y", "x + y")),
     Mistake("Y_not_loaded", "X was loaded in place of Y", "the pointer of the second load", (Y_AT,
              "tl.load(X + i, mine)")),
-    Mistake("bytes_for_elements", "element numbers were turned into bytes before they were added to pointers",
-            "the unit in which a Triton pointer counts", (X_AT, "tl.load(X + 4 * i, mine)"), (Y_AT,
-             "tl.load(Y + 4 * i, mine)"), ("Out + i", "Out + 4 * i")),
+    Mistake("bytes_for_elements", "pointers were counted on in bytes, not in elements",
+            "the unit in which a Triton pointer counts", *((f"{T} + i", f"{T} + 4 * i") for T in ("X", "Y", "Out"))),
 ]
-hints = [
-    "Where does program p's block begin? Make the B numbers of its elements from there.",
-    "The last block may stick out beyond N. One mask, from the elements' numbers, serves both loads and the store.",
-    "The grid counts blocks, the short one too. How many are there for N = 21 and B = 16?",
-]
+hints = ["Where does program p's block begin? Make the B numbers of its elements from there.",
+         "The last block may stick out beyond N. One mask, from the elements' numbers, serves both loads and the "
+         "store.",
+         "The grid counts blocks, the short one too. How many are there for N = 21 and B = 16?"]

@@ -39,11 +39,8 @@ mistakes = [
             "what moves together with a dimension's size", (STRIDES, "strides = list(strides)")),
     Mistake("shape_not_permuted", "the strides were permuted, but not the shape",
             "what moves together with a dimension's stride", (SHAPE, "shape = list(shape)")),
-    Mistake("nothing_permuted", "neither the shape nor the strides were permuted", "where order is used", (SHAPE,
-             "shape = list(shape)"), (STRIDES, "strides = list(strides)")),
     Mistake("order_inverted", "order[n] was read as the place to which the old dimension n goes",
-            "which dimensions order[n] connects", (SHAPE,
-             "order = [list(order).index(n) for n in range(len(order))]\n    " + SHAPE)),
+            "what order[n] connects", (SHAPE, "order = [list(order).index(n) for n in range(len(order))]\n    …")),
     Mistake("offset_forgotten", "the tensor's own offset was dropped", "where the tensor itself begins",
             ("offset += sum", "offset = sum")),
     Mistake("starts_ignored", "the starts did not move the offset", "where the view's first element lies", (OFFSET,
@@ -53,12 +50,11 @@ mistakes = [
     Mistake("starts_of_the_old", "starts[n] was multiplied by the stride of the old dimension n",
             "the dimension that starts[n] belongs to", (f"{STRIDES}\n    {OFFSET}", f"{OFFSET}\n    {STRIDES}")),
     Mistake("start_times_step", "the starts were multiplied by strides that already held the step",
-            "how far the first element is, with a step of 1 and with a larger one",
-            ("start * stride for start, stride in zip(starts, strides, strict=True)",
-             "start * step * stride for start, step, stride in zip(starts, steps, strides, strict=True)")),
+            "how far the first element is", ("for start, stride in zip(starts, strides",
+             "* step for start, step, stride in zip(starts, steps, strides")),
     Mistake("starts_and_steps_of_the_old", "the tensor was sliced first and permuted afterwards",
-            "the dimension that starts[n] and steps[n] belong to", (SHAPE, f"{SHAPE}\n    "
-             "starts, steps = [starts[n] for n in order], [steps[n] for n in order]")),
+            "whose starts[n] and steps[n] are", (SHAPE,
+             "…\n    starts, steps = [starts[n] for n in order], [steps[n] for n in order]")),
     Mistake("start_not_in_size", "the size still counted the elements before the start",
             "how many elements are left from the start on", (SIZE, "-(-size // step)")),
     Mistake("size_floor", "the sizes were rounded down", "a size that the step does not divide", (SIZE,
@@ -68,8 +64,6 @@ mistakes = [
     Mistake("steps_not_in_strides", "the steps changed the shape, but not the strides",
             "how far apart the view's elements lie", ("stride * step for", "stride for")),
 ]
-hints = [
-    "Permute first, then slice: starts and steps belong to the new dimensions.",
-    "Find the view's first element. How far is it from the first one of the tensor?",
-    "List which of 0 … 4 a step of 2 takes. How many are they, and how far apart?",
-]
+hints = ["Permute first, then slice: starts and steps belong to the new dimensions.",
+         "Find the view's first element. How far is it from the first one of the tensor?",
+         "List which of 0 … 4 a step of 2 takes. How many are they, and how far apart?"]

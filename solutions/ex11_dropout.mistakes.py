@@ -47,7 +47,7 @@ mistakes = [
     Mistake("mask_inverted", "dropped weights were kept, and kept ones dropped", "what True means in keep", (Z,
              "~keep / (1 - dropout_p)")),
     Mistake("measured_rate", "what stays was divided by the share that stayed in this tile, not by 1 − p",
-            "the denominator of Z: a probability, not a count", (Z, "keep / (keep * 1.0).mean().clamp_min(1e-9)"),
+            "the denominator of Z", (Z, "keep / (keep * 1.0).mean().clamp_min(1e-9)"),
             also=[[(Z, "keep / (keep * 1.0).mean()")]]),
     Mistake("dV_not_rescaled", "dV was made from P∘keep, without the division by 1 − p",
             "what V was multiplied by in the forward", (DV, "(P_ij * keep).T @ dO_i")),
@@ -71,8 +71,6 @@ mistakes = [
              "P_ij * (dP_ij - D_i[:, None] / (1 - dropout_p))")),
     Mistake("D_added", "D was added, not subtracted", "the sign of D", (DS, "P_ij * (dP_ij + D_i[:, None])")),
 ]
-hints = [
-    "The mask is given, so Z_ij is a constant here: dropout multiplies by it, forward and backward.",
-    "V met P∘Z in the forward. What is the gradient of a product with respect to V?",
-    "Go back in order: first through the product with V, then dropout, then the softmax.",
-]
+hints = ["The mask is given, so Z_ij is a constant here: dropout multiplies by it, forward and backward.",
+         "V met P∘Z in the forward. What is the gradient of a product with respect to V?",
+         "Go back in order: first through the product with V, then dropout, then the softmax."]

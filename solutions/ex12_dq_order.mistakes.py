@@ -58,8 +58,7 @@ mistakes = [
     Mistake("rounded_up", "a query block was left out whose last queries see the keys",
             "the query block that holds the first query that sees a key", (FIRST, f"-(-{FIRST[:-7]} // B_r)")),
     Mistake("last_key", "under the mask the visits began where the block's last key is seen first",
-            "a query block that sees only the first keys of the block", (FIRST,
-             "max(0, min((j + 1) * B_c, N_k) - 1 + N_q - N_k) // B_r")),
+            "a block's first keys", (FIRST, "max(0, min((j + 1) * B_c, N_k) - 1 + N_q - N_k) // B_r")),
     Mistake("equal_lengths", "query n was taken to see the keys 0 to n, also where N_q and N_k differ",
             "which key the last query sees", (FIRST, "min(j * B_c, N_q) // B_r")),
     Mistake("offset_turned", "N_k − N_q was added where it has to be subtracted",
@@ -68,14 +67,10 @@ mistakes = [
             (FIRST, "0")),
     Mistake("all_begin_at_0", "without a mask every program began at query block 0", "where program j begins", (ROUND,
              "step")),
-    Mistake("not_round", "without a mask the visits ended at the last query block", "the query blocks before j",
-            (f"[{ROUND} for step in range(T_r)]", "list(range(j % T_r, T_r))")),
-    Mistake("begun_apart_under_the_mask", "under the mask, too, program j began j blocks later and went round",
+    Mistake("begun_apart_under_the_mask", "under the mask, too, program j began j blocks later",
             "where the visits begin under the mask", ("list(range(first, T_r))",
              "[first + (j + step) % (T_r - first) for step in range(T_r - first)]")),
 ]
-hints = [
-    "Take N_q = N_k = 12 and blocks of 4. Which query blocks see key 4, and which does program 1 visit?",
-    "Query n sees key k if k ≤ n + N_k − N_q. Solve that for n, with the block's first key; no query is below 0.",
-    "Without a mask, visit number `step` of program j goes to j + step, and the count goes round at T_r.",
-]
+hints = ["Take N_q = N_k = 12 and blocks of 4. Which query blocks see key 4, and which does program 1 visit?",
+         "Query n sees key k if k ≤ n + N_k − N_q. Solve that for n, with the block's first key; no query is below 0.",
+         "Without a mask, visit number `step` of program j goes to j + step, and the count goes round at T_r."]

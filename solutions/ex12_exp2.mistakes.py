@@ -80,8 +80,7 @@ mistakes = [
     Mistake("maximum_in_base_e", "the maximum was kept in base e beside exponents in base 2",
             "the factor that the maximum gets", (MAXIMUM, "S_ij.amax(-1) * scale")),
     Mistake("maximum_of_first_block", "the maximum of the first block was kept for all others",
-            "the maximum after the first block", (f"torch.maximum(m_i, {MAXIMUM})",
-             f"torch.where(m_i == -inf, {MAXIMUM}, m_i)")),
+            "the maximum after the first block", ("torch.maximum(m_i,", "torch.where(m_i != -inf, m_i,")),
     Mistake("m_starts_at_0", "the running maximum started at 0, which scores can fall below",
             "the value of m_i before the first block", ("Q.new_full((len(Q),), -inf)", "Q.new_zeros(len(Q))")),
     Mistake("l_not_rescaled", "l_i was not rescaled when the maximum grew", "the old sum", ("alpha * l_i", "l_i")),
@@ -95,8 +94,6 @@ mistakes = [
     Mistake("in_float32", "float64 inputs were turned into float32", "the dtype of what is summed up", (FACTOR,
              f"{FACTOR}\n    Q, K, V = Q.float(), K.float(), V.float()")),
 ]
-hints = [
-    "Every exponent is a difference of two numbers. Both have to be in the same base, and carry the same factor.",
-    "Only L is wrong: log2 of the whole sum has two terms. What turns their sum into a natural logarithm?",
-    "One block is right, more are not: what do l_i and O_i count in, once the maximum has grown?",
-]
+hints = ["Every exponent is a difference of two numbers. Both have to be in the same base, and carry the same factor.",
+         "Only L is wrong: log2 of the whole sum has two terms. What turns their sum into a natural logarithm?",
+         "One block is right, more are not: what do l_i and O_i count in, once the maximum has grown?"]

@@ -75,8 +75,6 @@ mistakes = [
     Mistake("strictly_less", "a choice of exactly limit bytes was refused", "the limit", ("<= limit", "< limit")),
     Mistake("strictly_more_rows", "a warp of exactly 16 rows was refused", "the least rows", (">= 16 *", "> 16 *")),
 ]
-hints = [
-    "Take one choice and list what lies in shared memory: which tiles, how many of each, how wide.",
-    "A tile cannot have 80 columns. How many does it have? And with a width of 64, or of 8?",
-    "One choice is decided wrongly: print its bytes next to limit, and its rows next to 16 · num_warps.",
-]
+hints = ["Take one choice and list what lies in shared memory: which tiles, how many of each, how wide.",
+         "A tile cannot have 80 columns. How many does it have? And with a width of 64, or of 8?",
+         "One choice is decided wrongly: print its bytes next to limit, and its rows next to 16 · num_warps."]

@@ -42,7 +42,7 @@ mistakes = [
     Mistake("reserve_forgotten", "the system's 1 KiB for each program was left out",
             "what a program takes beside its own shared memory", (SHARED, "228 * 1024 // max(1, shared)")),
     Mistake("reserve_once", "the system's 1 KiB was taken off once, not for each program",
-            "how often the system takes its 1 KiB", (SHARED, "227 * 1024 // max(1, shared)"),
+            "how often it takes its 1 KiB", (SHARED, "227 * 1024 // max(1, shared)"),
             also=[[(SHARED, "(227 * 1024 // shared if shared else 32)")]]),
     Mistake("reserve_as_minimum", "the system's 1 KiB was taken for the least that a program uses",
             "whether the 1 KiB is extra", (SHARED, "228 * 1024 // max(shared, 1024)")),
@@ -55,8 +55,6 @@ mistakes = [
     Mistake("at_least_one", "a program that does not fit was counted as one", "a program too large for the SM",
             (REGISTERS, "max(1, 65536 // (per_warp * num_warps))")),
 ]
-hints = [
-    "Take the limits one at a time. What does one program need of each: threads, registers, bytes?",
-    "Registers come in two steps: first what one warp gets, in whole pieces, then what all of its warps get.",
-    "Only odd numbers of registers are wrong: try 121 by hand. How many pieces of 256 does a warp need?",
-]
+hints = ["Take the limits one at a time. What does one program need of each: threads, registers, bytes?",
+         "Registers come in two steps: first what one warp gets, in whole pieces, then what all of its warps get.",
+         "Only odd numbers of registers are wrong: try 121 by hand. How many pieces of 256 does a warp need?"]

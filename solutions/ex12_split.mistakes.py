@@ -40,9 +40,8 @@ cases = [
 ]
 mistakes = [
     Mistake("whole_by_last", "whole was decided by the last query", "who sees the fewest keys", (FIRST, LAST)),
-    Mistake("top_left", "the first query was lined up with the first key, not the last with the last",
-            "how many keys a query sees where N_q and N_k differ", (FIRST, "min(N_k, first + 1)"), (LAST,
-             "min(N_k, last + 1)")),
+    Mistake("top_left", "the first query was lined up with the first key", "the keys of a query where N_q ≠ N_k",
+            (FIRST, "min(N_k, first + 1)"), (LAST, "min(N_k, last + 1)")),
     Mistake("short_block_without_mask", "a short last key block had no mask where all keys are seen",
             "what the last tile holds", (WHOLE, f"(-(-N_k // B_c) if seen_by_first == N_k else {WHOLE})")),
     Mistake("all_whole_without_causal", "without causal a short last key block had no mask", "what the last tile holds",
@@ -62,11 +61,9 @@ mistakes = [
     Mistake("negative", "whole was negative where the first query sees no key", "queries that see no key", (FIRST,
              "first + 1 + N_k - N_q")),
     Mistake("masked_by_sizes", "⌈B_r / B_c⌉ key blocks had a mask, wherever the diagonal lay",
-            "a diagonal that enters in the middle of a block", (f"return {WHOLE}",
+            "a diagonal from inside a block", (f"return {WHOLE}",
              "return (max(0, -(-seen_by_last // B_c) - -(-B_r // B_c)) if causal else N_k // B_c)")),
 ]
-hints = [
-    "Begin without causal. The two numbers differ where the last key block is short: why?",
-    "With causal, which query of the block sees the fewest keys, and which the most?",
-    "One number needs every query to see all of a block, the other needs one to see a part. How is each rounded?",
-]
+hints = ["Begin without causal. The two numbers differ where the last key block is short: why?",
+         "With causal, which query of the block sees the fewest keys, and which the most?",
+         "One number needs every query to see all of a block, the other needs one to see a part. How is each rounded?"]

@@ -68,8 +68,7 @@ mistakes = [
     Mistake("consumer_1_begins", "the first turn went to consumer 1", "whose turn comes first", (BEGIN,
              'if me == 0:\n        todo.append(("arrive", 1))')),
     Mistake("first_turn_only_without_skip", "consumer 0 got its first turn only from one that sits nothing out",
-            "the first turn, whoever sits out what", (BEGIN, BEGIN.replace(":", " and skip == 0:", 1)),
-            also=[[(BEGIN, BEGIN.replace("1:", "0 and skip == 0:", 1))]]),
+            "the first turn", ("me == 1", "me == 1 and skip == 0"), also=[[("me == 1", "me == 0 and skip == 0")]]),
     Mistake("no_barriers", "no turn was waited for", "what stands before a product", (SYNC, "pass")),
     Mistake("no_arrive", "the turn was never passed on", "what follows a product", (ARRIVE, "pass")),
     Mistake("nobody_told_at_the_end", "after the last product the turn was not passed on",
@@ -85,8 +84,6 @@ mistakes = [
     Mistake("numbered_from_0", "products and softmaxes were not numbered by their round", "the number n",
             ('("product", n)', '("product", n - skip)'), ('("softmax", n)', '("softmax", n - skip)')),
 ]
-hints = [
-    "Write one round without skip: wait for your turn, work, pass it on. Which part needs the tensor cores?",
-    "Run both programs by hand: at the very start both stand at a sync. Who is told, and by whom?",
-    "Only rounds that are sat out are wrong: the other consumer counts on one signal a round.",
-]
+hints = ["Write one round without skip: wait for your turn, work, pass it on. Which part needs the tensor cores?",
+         "Run both programs by hand: at the very start both stand at a sync. Who is told, and by whom?",
+         "Only rounds that are sat out are wrong: the other consumer counts on one signal a round."]

@@ -7,6 +7,8 @@ FETCH_K, FETCH_V = "yield fetch(K, j, slot)", "yield fetch(V, j, slot)"
 V_WHEN_FREE = f"{FREE_V}\n        {FETCH_V}"
 V_OF_N = "yield wait(V.free[n % slots], n // slots % 2 ^ 1)\n            yield fetch(V, n, n % slots)"
 TILES = [f"{ring} {j}" for j in range(6) for ring in "KV"]
+V_FIRST = [(FREE_K, FREE_V), (f"{FETCH_K}\n        {FREE_V}", f"{FETCH_V}\n        {FREE_K}"),
+           (f"{FREE_K}\n        {FETCH_V}", f"{FREE_K}\n        {FETCH_K}")]
 
 outputs = [Output(name, ("step",), ((-1, "nothing"), *enumerate(TILES)))
            for name in ("fetched K", "fetched V", "products")]
@@ -49,28 +51,20 @@ cases = [
 ]
 mistakes = [
     Mistake("K_held_back", "a tile of K was held back until V's slot was free",
-            "what the consumer does before it releases that slot of V: which tile does it need for that",
-            (f"{FETCH_K}\n        {FREE_V}", f"{FREE_V}\n        {FETCH_K}"),
-            also=[[(FREE_K, FREE_V), (f"{FETCH_K}\n        {FREE_V}", f"{FETCH_V}\n        {FREE_K}"), (f"{FREE_K}\n        {FETCH_V}", f"{FREE_K}\n        {FETCH_K}")]]),
+            "the tile that the consumer needs before it releases V", (f"{FETCH_K}\n        {FREE_V}",
+             f"{FREE_V}\n        {FETCH_K}"), also=[V_FIRST]),
     Mistake("V_not_waited_for", "V was fetched before its slot was free", "what comes before V's fetch", (FREE_V, ""),
             also=[[(V_WHEN_FREE, f"{FETCH_V}\n        {FREE_V}")], [(FREE_V, FREE_V.replace("phase ^ 1", "1"))], [(FREE_V, FREE_K)]]),
     Mistake("K_not_waited_for", "K was fetched before its slot was free", "what comes before K's fetch", (FREE_K, ""),
             also=[[(f"{FREE_K}\n        {FETCH_K}", f"{FETCH_K}\n        {FREE_K}")]]),
     Mistake("all_K_first", "all tiles of K were to be fetched before the first of V",
-            "how many tiles of K the consumer takes before it needs V 0", (V_WHEN_FREE,
-             "for n in range(tiles if j == tiles - 1 else 0):\n            yield wait(V.free[n % slots], n // slots % 2 ^ 1)\n            yield fetch(V, n, n % slots)")),
+            "how many tiles of K come before V 0", (V_WHEN_FREE,
+             f"for n in range(tiles if j == tiles - 1 else 0):\n            {V_OF_N}")),
     Mistake("first_V_never_comes", "the parity of V's wait was that of the consumer's",
             "what a new mbarrier says to a wait for parity 0", (FREE_V, FREE_V.replace(" ^ 1", ""))),
     Mistake("first_K_never_comes", "the parity of K's wait was that of the consumer's",
             "what a new mbarrier says to a wait for parity 0", (FREE_K, FREE_K.replace(" ^ 1", ""))),
-    Mistake("last_V_missing", "V was fetched one tile late, and the last one not at all",
-            "what is fetched after the last round of the loop", (V_WHEN_FREE,
-             "n = j - 1\n        if j:\n            yield wait(V.free[n % slots], n // slots % 2 ^ 1)\n            yield fetch(V, n, n % slots)")),
-    Mistake("V_ahead", "the tiles of V were fetched in another order than those of K", "which V belongs to K j",
-            (FETCH_V, "yield fetch(V, tiles - 1 - j, slot)")),
 ]
-hints = [
-    "The machine's sentence is a circle: the producer waits for the consumer, and the consumer for the producer.",
-    "The consumer releases V 0 at the end of the round with S of tile 1. What has that round waited for first?",
-    "A fetch needs its own slot, no other. Wait for V's slot only when K is under way.",
-]
+hints = ["The machine's sentence is a circle: the producer waits for the consumer, and the consumer for the producer.",
+         "The consumer releases V 0 at the end of the round with S of tile 1. What has that round waited for first?",
+         "A fetch needs its own slot, no other. Wait for V's slot only when K is under way."]

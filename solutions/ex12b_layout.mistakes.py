@@ -41,38 +41,25 @@ cases = [
 ]
 mistakes = [
     Mistake("one_row", "a thread was given one row", "how many halves the 16 rows have", (ROWS, "rows = (row,)")),
-    Mistake("neighbouring_rows", "a thread was given two neighbouring rows",
-            "which rows the same lanes hold in the lower half", (ROW, "16 * warp + 2 * (lane // 4)"), (ROWS,
-             "rows = (row, row + 1)")),
-    Mistake("lower_half_of_S", "a thread's second row was taken from the other half of S",
-            "which rows belong to one warp", (ROW, "8 * warp + lane // 4"), (ROWS, "rows = (row, row + 32)")),
+    Mistake("neighbouring_rows", "a thread was given two neighbouring rows", "the rows of the lower half", (ROW,
+             "16 * warp + 2 * (lane // 4)"), (ROWS, "rows = (row, row + 1)")),
     Mistake("warp_left_out", "all warps were given the first one's rows", "where the rows of warp w begin", (ROW,
              "lane // 4")),
-    Mistake("warps_interleaved", "the warps' rows were interleaved", "which rows belong to one warp", (ROW,
-             "warp + 4 * (lane // 4)"), (ROWS, "rows = (row, row + 32)")),
     Mistake("thread_for_lane", "the thread's number was taken where its lane's was meant", "the lane in its warp", (ROW,
              "16 * warp + thread // 4")),
-    Mistake("lanes_down_the_rows", "lanes were counted down the rows, not along them",
-            "which row lanes 0, 1, 2 and 3 hold", (ROW, "16 * warp + lane % 8"), (COLUMN, "2 * (lane // 8)")),
     Mistake("first_piece_only", "only the first 8 columns were held", "how many pieces N columns make",
             ("range(0, N, 8)", "(0,)")),
     Mistake("one_column_of_each", "one column of each piece was held, not two", "how many columns four lanes share",
             (COLUMN, "lane % 4"), ("for n in (0, 1)", "for n in (0,)")),
-    Mistake("columns_apart", "a thread's two columns of a piece were 4 apart", "which columns are neighbours", (COLUMN,
-             "lane % 4"), ("for n in (0, 1)", "for n in (0, 4)")),
     Mistake("columns_in_one_piece", "a thread was given N / 4 columns in a row", "the pieces of 8 columns", (COLUMNS,
              "tuple(range(lane % 4 * N // 4, (lane % 4 + 1) * N // 4))")),
     Mistake("itself_among_others", "the thread was counted among the others", "the others only", (OTHERS,
              OTHERS.replace(" if other != thread", ""))),
-    Mistake("others_in_the_column", "the others were those with the same columns", "who holds numbers of the same row",
-            (OTHERS, "tuple(other for other in range(thread % 4, 128, 4) if other != thread)")),
     Mistake("the_whole_warp", "all lanes of the warp were said to share the rows",
             "how many lanes hold numbers of one row", (OTHERS,
-             "tuple(other for other in range(32 * warp, 32 * warp + 32) if other != thread)")),
+             OTHERS.replace("first, first + 4", "32 * warp, 32 * warp + 32"))),
 ]
-hints = [
-    "Split the number: warp = thread // 32, lane = thread % 32. The warp says which 16 rows.",
-    "Lanes 4 n to 4 n + 3 hold row n of both halves: the warp's rows n and n + 8.",
-    "In each piece lane % 4 picks the pair of columns 2 (lane % 4) and the next. The four lanes of a row are "
-    "neighbours.",
-]
+hints = ["Split the number: warp = thread // 32, lane = thread % 32. The warp says which 16 rows.",
+         "Lanes 4 n to 4 n + 3 hold row n of both halves: the warp's rows n and n + 8.",
+         "In each piece lane % 4 picks the pair of columns 2 (lane % 4) and the next. The four lanes of a row are "
+         "neighbours."]

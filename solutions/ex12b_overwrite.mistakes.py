@@ -65,41 +65,28 @@ cases = [
     case("both sit out", 2, 6, (3, 1)),
 ]
 mistakes = [
-    Mistake("K_after_softmax", "K's slot was released only after the softmax",
-            "what the softmax reads: shared memory or registers", (f"{FREE_K}\n        {SOFTMAX}",
-             f"{SOFTMAX}\n        {FREE_K}")),
+    Mistake("K_after_softmax", "K's slot was released only after the softmax", "what the softmax reads",
+            (f"{FREE_K}\n        {SOFTMAX}", f"{SOFTMAX}\n        {FREE_K}")),
     Mistake("K_with_V", "K's slot was released only together with V's", "when K's slot has been read", (FREE_K, "pass"),
             (FREE_V, f"{FREE_K}\n        {FREE_V}")),
     Mistake("V_waited_for_early", "V was waited for before the softmax, which does not need it", "which step needs V",
             (f"{SOFTMAX}\n        {WAIT_V}", f"{WAIT_V}\n        {SOFTMAX}"),
-            also=[[(WAIT_V, "pass"), (WAIT_K, f"{WAIT_K}\n        {WAIT_V}")]]),
+            also=[[(WAIT_V, "pass"), (WAIT_K, f"…\n        {WAIT_V}")]]),
     Mistake("K_before_the_end", "K's slot was released while the product still read it",
-            "what has happened when wgmma goes on", (S, S.partition("\n")[0]), (FREE_K, f"{FREE_K}\n        if sees:"
-             "\n            yield wgmma_wait(0)")),
+            "what has happened when wgmma goes on", (S, S.partition("\n")[0]), (FREE_K, f"…{ENDED}")),
     Mistake("V_before_the_end", "V's slot was released while the product still read it",
-            "what has happened when wgmma goes on", (O, O.partition("\n")[0]), (FREE_V, f"{FREE_V}\n        if sees:"
-             "\n            yield wgmma_wait(0)")),
-    Mistake("softmax_before_S", "the softmax began while the product S was under way", "what the softmax needs",
-            (f"{S}\n        {FREE_K}\n        {SOFTMAX}",
-             S.partition("\n")[0] + f"\n            yield softmax(j)\n            yield wgmma_wait(0)\n        {FREE_K}")),
+            "what has happened when wgmma goes on", (O, O.partition("\n")[0]), (FREE_V, f"…{ENDED}")),
+    Mistake("softmax_before_S", "the softmax began while the product S was under way", "what the softmax needs", (S,
+             S.replace("wgmma_wait(0)", "softmax(j)")), (SOFTMAX, ENDED.lstrip()), (FREE_K, "pass"), (WAIT_V,
+             f"{FREE_K}\n        …")),
     Mistake("K_never_released", "K's slots were never released", "whom the producer waits for", (FREE_K, "pass")),
     Mistake("V_never_released", "V's slots were never released", "whom the producer waits for", (FREE_V, "pass")),
-    Mistake("sat_out_without_a_word", "tiles that are sat out were not released",
-            "how many arrivals `free` counts, whoever sits out", (WAIT_K, f"if not sees:\n            continue\n"
-             f"        {WAIT_K}")),
+    Mistake("sat_out_without_a_word", "tiles that are sat out were not released", "the arrivals that `free` counts",
+            (WAIT_K, "if not sees:\n            continue\n        …")),
     Mistake("sat_out_unseen", "tiles that are sat out were released before they had landed",
-            "which round an early arrival is counted for", (WAIT_K, f"if sees:\n            {WAIT_K}"), (WAIT_V,
-             f"if sees:\n            {WAIT_V}")),
-    Mistake("released_for_both", "a consumer arrived twice, for the other one as well",
-            "who says that the other has read the slot", (FREE_K, f"{FREE_K}\n        {FREE_K}"), (FREE_V,
-             f"{FREE_V}\n        {FREE_V}")),
-    Mistake("rings_exchanged", "after S the slot of V was released, and that of K after O", "which tile S reads",
-            (f"{FREE_K}\n        {SOFTMAX}", f"{FREE_V}\n        {SOFTMAX}"), (f"{O}\n        {FREE_V}",
-             f"{O}\n        {FREE_K}")),
+            "the phase of an early arrival", *((wait, "if sees:\n            …") for wait in (WAIT_K, WAIT_V))),
 ]
-hints = [
-    "Write it for skip = 0: each of K and V is waited for, multiplied with, waited for again, and released.",
-    "K is done with once S is there. Which request says that S is there, and what may come right after it?",
-    "Only tiles that are sat out are wrong: `free` counts two arrivals a phase. An arrival for a tile that has not "
-    "landed yet would be counted for the tile before.",
-]
+hints = ["Write it for skip = 0: each of K and V is waited for, multiplied with, waited for again, and released.",
+         "K is done with once S is there. Which request says that S is there, and what may come right after it?",
+         "Only tiles that are sat out are wrong: `free` counts two arrivals a phase. An arrival for a tile that has "
+         "not landed yet would be counted for the tile before."]

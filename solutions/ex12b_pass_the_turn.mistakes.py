@@ -9,7 +9,6 @@ NAMES = "producer", "consumer 0", "consumer 1"
 WHEN = ((-1, "never"), (0, "right after issuing"), (1, "before issuing"), (2, "after another wait"))
 BEGIN, ISSUE, ENDED = "if me == 1:\n        yield arrive(TURN, 256)", "yield wgmma(K, slot, j)", "yield wgmma_wait(0)"
 SYNC, ARRIVE, FREE = "yield sync(TURN + me, 256)", "yield arrive(TURN + 1 - me, 256)", "yield release(K.free[slot])"
-HALVES = [(text, text.replace("256", "128")) for text in (SYNC, ARRIVE, BEGIN)]
 
 outputs = [Output("order of products", ("consumer",), ((0, "0, 1, 0, 1, ..."), (1, "not always that"), (2, "1 first"))),
            Output("wait for the turn", ("consumer", "round"), ((-1, "missing"), (0, "there"), (1, "missing"))),
@@ -83,26 +82,17 @@ mistakes = [
     Mistake("no_turns", "products were issued without waiting for a turn", "what stands before wgmma", (SYNC, "")),
     Mistake("turn_after_issuing", "the turn was waited for only when the product had been issued",
             "what has to be in order: issuing", (f"{SYNC}\n        {ISSUE}", f"{ISSUE}\n        {SYNC}")),
-    Mistake("half_the_threads", "the barrier counted 128 threads, those of one consumer",
-            "whose threads come to a barrier", (SYNC, SYNC.replace("256", "128")), (ARRIVE,
-             ARRIVE.replace("256", "128")), (BEGIN, BEGIN.replace("256", "128"))),
     Mistake("turn_kept", "the turn was never passed on", "what follows a product", (ARRIVE, "")),
     Mistake("passed_to_itself", "a consumer passed the turn on to itself", "whose barrier the next turn is", (ARRIVE,
              "yield arrive(TURN + me, 256)")),
-    Mistake("barriers_exchanged", "a consumer waited for the other's turn and gave away its own",
-            "which of the two barriers is one's own turn", (SYNC, "yield sync(TURN + 1 - me, 256)"), (ARRIVE,
-             "yield arrive(TURN + me, 256)")),
     Mistake("passed_before_issuing", "the turn was passed on before the product was issued",
-            "what the next consumer may do once it has the turn", (f"{ISSUE}\n        {ARRIVE}",
-             f"{ARRIVE}\n        {ISSUE}")),
+            "what the other may do with the turn", (f"{ISSUE}\n        {ARRIVE}", f"{ARRIVE}\n        {ISSUE}")),
     Mistake("passed_when_ended", "the turn was passed on when the product had ended, not when it was issued",
-            "which of these the tensor cores need in order: issuing or ending", (f"{ARRIVE}\n        {ENDED}",
-             f"{ENDED}\n        {ARRIVE}"), also=[[(ARRIVE, ""), (FREE, f"{FREE}\n        {ARRIVE}")]]),
+            "what has to be in order", (f"{ARRIVE}\n        {ENDED}", f"{ENDED}\n        {ARRIVE}"),
+            also=[[(ARRIVE, ""), (FREE, f"…\n        {ARRIVE}")]]),
     Mistake("nobody_told_at_the_end", "in the last round the turn was not passed on",
             "whose product still comes in the last round", (ARRIVE, f"if j < tiles - 1:\n            {ARRIVE}")),
 ]
-hints = [
-    "Write one round first: wait for your turn, issue, pass it on. What may the other do from then on?",
-    "At the very start both stand at a sync. Whose threads have to come to which barrier, and who sends them?",
-    "The turn belongs to the other from the moment of issue: sync, wgmma and arrive follow one another.",
-]
+hints = ["Write one round first: wait for your turn, issue, pass it on. What may the other do from then on?",
+         "At the very start both stand at a sync. Whose threads have to come to which barrier, and who sends them?",
+         "The turn belongs to the other from the moment of issue: sync, wgmma and arrive follow one another."]

@@ -40,8 +40,6 @@ mistakes = [
              LAUNCH.removesuffix(" // 8 * 8"))),
     Mistake("share_not_rounded", "the consumers' number is no multiple of 8", "how registers are counted", (SHARE,
              SHARE.removesuffix(" // 8 * 8"))),
-    Mistake("lost_ones_shared", "registers that nobody had at launch were shared as well",
-            "what the producer can give up", (SHARE, "(65536 // 128 - 24) // consumers // 8 * 8")),
     Mistake("nothing_given_up", "the producer kept its registers", "how many the producer keeps", (SHARE, "launch")),
     Mistake("all_given_up", "the producer kept none", "how many the producer keeps", (SHARE,
              SHARE.replace(" - 24", ""))),
@@ -50,16 +48,11 @@ mistakes = [
     Mistake("P_in_32_bits", "P was counted with 32 bits a number", "how many numbers of P a register holds", (P,
              "64 * keys // 128")),
     Mistake("P_left_out", "P was left out", "the three tiles", ("S + P + O", "S + O")),
-    Mistake("S_left_out", "S was left out", "what the tensor cores write meanwhile", ("S + P + O", "P + O")),
-    Mistake("a_warps_threads", "the tiles were spread over 32 threads", "how many threads a consumer has",
-            ("(S + P + O)", "4 * (S + P + O)")),
     Mistake("O_as_wide_as_S", "O was counted with the width of S", "how many columns O has", (O, "64 * keys // 128")),
     Mistake("never_below_zero", "tiles that do not fit were said to leave 0", "tiles that need more than there is",
             ("share - (S + P + O)", "max(0, share - (S + P + O))")),
 ]
-hints = [
-    "Take one thread of each warpgroup: together they may have 65,536 / 128 registers.",
-    "The producer's thread gives up all but 24. Divide these by the number of consumers before you round.",
-    "A tile of 64 x n float32 numbers takes n / 2 registers of each of 128 threads. One in 16 bits takes half of "
-    "that.",
-]
+hints = ["Take one thread of each warpgroup: together they may have 65,536 / 128 registers.",
+         "The producer's thread gives up all but 24. Divide these by the number of consumers before you round.",
+         "A tile of 64 x n float32 numbers takes n / 2 registers of each of 128 threads. One in 16 bits takes half of "
+         "that."]

@@ -37,15 +37,14 @@ cases = [
 ]
 mistakes = [
     Mistake("first_wait_never_ends", "the producer waited for a slot's first use to end before it had begun",
-            "the phase of `free` that has to be over before a slot's first use", (FREE, FREE.replace(" ^ 1", "")),
-            also=[[(FREE, FREE.replace("phase ^ 1", "0"))]]),
+            "the phase of `free`", (FREE, FREE.replace(" ^ 1", "")), also=[[(FREE, FREE.replace("phase ^ 1", "0"))]]),
     Mistake("free_not_waited_for", "the producer did not wait for a slot that is used again",
-            "what a wait for a constant parity means in the second round", (FREE, ""),
-            also=[[(FREE, FREE.replace("phase ^ 1", "1"))], [(FREE, f"if j >= slots:\n            {FREE.replace('phase ^ 1', 'phase')}")]]),
+            "a wait for a constant parity", (FREE, ""),
+            also=[[(FREE, FREE.replace("phase ^ 1", "1"))], [(FREE, f"if j >= slots:\n            {FREE.replace(' ^ 1', '')}")]]),
     Mistake("waited_for_full", "the producer waited at `full`, for its own tile to land",
             "who arrives at which mbarrier", (FREE, FREE.replace("free", "full"))),
     Mistake("read_too_early", "the consumer waited for the phase before the one that ends with its tile",
-            "what a new mbarrier says to a wait for parity 1", (FULL, FULL.replace("use % 2", "use % 2 ^ 1")),
+            "a wait for parity 1", (FULL, FULL.replace("2", "2 ^ 1")),
             also=[[(FULL, FULL.replace("use % 2", "1"))], [(FULL, "")]]),
     Mistake("constant_parity", "the consumer waited for parity 0 in every round",
             "what such a wait finds in the second round", (FULL, FULL.replace("use % 2", "0"))),
@@ -53,20 +52,15 @@ mistakes = [
             "how often a slot has been used before tile j", (FULL, FULL.replace("use % 2", "j % 2"))),
     Mistake("producers_parity_of_the_tile", "the producer took the parity of the tile's number, not of its slot's use",
             "how often a slot has been used before tile j", (FREE, FREE.replace("phase ^ 1", "j % 2 ^ 1"))),
-    Mistake("one_use_ahead", "the parity changed one tile before the round did", "the last tile of a round", (FULL,
-             FULL.replace("use % 2", "(j + 1) // slots % 2"))),
     Mistake("never_released", "no slot was ever released", "what ends a phase of `free`", (RELEASE, "")),
     Mistake("full_released", "the consumer arrived at `full`, where only TMA does",
             "which mbarrier says that a slot has been read", (RELEASE, RELEASE.replace("free", "full"))),
     Mistake("released_too_early", "a slot was released while its product was still under way",
             "what has ended when wgmma returns", (f"{ENDED}\n        {RELEASE}", f"{RELEASE}\n        {ENDED}"),
             also=[[(ENDED, "")]]),
-    Mistake("one_slot_only", "every tile went through slot 0", "where tile j lies",
-            ("slot, phase = j % slots, j // slots % 2", "slot, phase = 0, j % 2"), ("slot, use = j % slots, j // slots",
-             "slot, use = 0, j")),
 ]
-hints = [
-    "Take one slot first. Say for tile 0, 1 and 2 which use of the slot that is, and which phase of `full` it ends.",
-    "The producer fills a slot for the n-th time once it has been read n − 1 times. Which phase of `free` is over?",
-    "A wait of the consumer is for its own use, one of the producer for the use before: the other parity.",
-]
+hints = ["Take one slot first. Say for tile 0, 1 and 2 which use of the slot that is, and which phase of `full` it "
+         "ends.",
+         "The producer fills a slot for the n-th time once it has been read n − 1 times. Which phase of `free` is "
+         "over?",
+         "A wait of the consumer is for its own use, one of the producer for the use before: the other parity."]

@@ -45,23 +45,17 @@ mistakes = [
              OWN.replace("* 2", "* size"))),
     Mistake("one_consumers_rows", "Q and O were counted for one consumer", "how many rows all consumers have", (ONCE,
              ONCE.replace("consumers * ", "")), (OWN, OWN.replace("consumers * ", ""))),
-    Mistake("rows_of_a_tile", "Q and O were counted with 128 rows, whatever the number of consumers",
-            "how many rows a consumer has", (ONCE, "once = 128 * d * size"), (OWN, "once += 128 * d * 2")),
     Mistake("rows_for_each", "each consumer was counted with 128 rows", "how many rows a consumer has", (ONCE,
              ONCE.replace("64", "128")), (OWN, OWN.replace("64", "128"))),
     Mistake("numbers_for_bytes", "numbers were counted, not their bytes", "how many bytes a number has", (ONCE,
              ONCE.replace(" * size", "")), (OWN, OWN.replace(" * 2", "")), (SLOT, SLOT.replace(" * size", ""))),
     Mistake("nothing_set_aside", "nothing was set aside for the signals", "what lies in shared memory beside tiles",
             (LEFT, "227 * 1024 - once"), also=[[(LEFT, "228 * 1024 - 1024 - once")]]),
-    Mistake("at_least_one", "a ring was given a slot that does not fit", "a program whose Q and O take nearly all",
-            (FITS, "max(1, left // a_slot)")),
     Mistake("below_zero", "the number of slots fell below 0", "a program whose Q and O do not fit", (FITS,
              "left // a_slot")),
     Mistake("one_more", "the slot that no longer fits was counted", "which way the division is rounded", (FITS,
              "max(0, -(-left // a_slot))"), also=[[(FITS, "max(0, left // a_slot + 1)")]]),
 ]
-hints = [
-    "First what there is once, whatever the number of slots: Q, and O if it has a place of its own.",
-    "A slot is one tile of K and one of V. All consumers share them.",
-    "227 KiB less 1 KiB less Q and O, divided by a slot of both rings and rounded down; never below 0.",
-]
+hints = ["First what there is once, whatever the number of slots: Q, and O if it has a place of its own.",
+         "A slot is one tile of K and one of V. All consumers share them.",
+         "227 KiB less 1 KiB less Q and O, divided by a slot of both rings and rounded down; never below 0."]

@@ -27,7 +27,7 @@ cases = [
 mistakes = [
     Mistake("fills_the_SMs", "s was SMs // P, just enough programs to fill the GPU",
             "smaller s that are as fast, and larger ones that are faster", body="return min(T, max(1, SMs // P))"),
-    Mistake("start_forgotten", "the 2 extra steps were left out, or counted only once for all waves",
+    Mistake("start_forgotten", "the 2 extra steps were left out, or counted only once",
             "what each wave costs besides its key blocks", (FIRST, "-(-P // SMs) * T"), (TIME,
              "-(-(P * s) // SMs) * -(-T // s)")),
     Mistake("waves_not_rounded", "the number of waves was left a fraction", "a last wave that is not full", (FIRST,
@@ -43,8 +43,6 @@ mistakes = [
             "the longest chunk where s does not divide T", (TIME, "-(-(P * s) // SMs) * (T // s + 2)")),
     Mistake("largest_of_equals", "of several s with the least time, the largest was returned",
             "what happens when two times are equal", (IF, "if time <= least:")),
-    Mistake("index_for_s", "the position in a list that begins with s = 1 was returned, one less than s",
-            "the first entry of the list: which s is it?", ("return best", "return best - 1")),
     Mistake("time_returned", "the least time was returned, not the s that takes it", "what is returned", ("return best",
              "return least")),
     Mistake("T_left_out", "s = T was never tried", "where the range of s ends", (RANGE, "range(2, T)")),
@@ -55,11 +53,9 @@ mistakes = [
     Mistake("powers_of_two", "only powers of two were tried", "which s are allowed", (RANGE,
              "[2**n for n in range(1, T.bit_length()) if 2**n <= T]")),
     Mistake("first_rise_ends", "the search stopped when the time first rose", "the times of all s, side by side", (KEPT,
-             f"{KEPT}\n        elif time > least:\n            break"),
-            also=[[(KEPT, f"{KEPT}\n        else:\n            break")]]),
+             "…\n        elif time > least:\n            break"),
+            also=[[(KEPT, "…\n        else:\n            break")]]),
 ]
-hints = [
-    "Put the time into a function of s, and print it for s = 1, 2, 3, ... with one of the cases' numbers.",
-    "In whole numbers, ⌈a / b⌉ is -(-a // b).",
-    "Keep the best s so far. Another one replaces it only if it is faster, not if it is as fast.",
-]
+hints = ["Put the time into a function of s, and print it for s = 1, 2, 3, ... with one of the cases' numbers.",
+         "In whole numbers, ⌈a / b⌉ is -(-a // b).",
+         "Keep the best s so far. Another one replaces it only if it is faster, not if it is as fast."]

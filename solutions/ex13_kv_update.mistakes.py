@@ -64,23 +64,18 @@ mistakes = [
          "K_cache[b, :, n:n + N_new] = K_new[0]"),
     both("one_token_only", "only the first new token was written", "how many tokens are new",
          "K_cache[b, :, n:n + 1] = K_new[b, :, :1]"),
-    both("lengths_repeated", "each head took the length of another sequence, from lengths.repeat(H_kv)",
+    both("lengths_repeated", "each head took the length of another sequence",
          "the order of (sequence, head) in a flattened batch",
          "H = K_new.shape[1]\n        for h in range(H):\n            at = int(lengths.repeat(H)[b * H + h])\n            K_cache[b, h, at:at + N_new] = K_new[b, h]"),
-    both("added", "the new tokens were added to what lay in their places", "what lies in a place that is free",
-         "K_cache[b, :, n:n + N_new] += K_new[b]"),
     both("rest_cleared", "the places behind the new tokens were set to 0", "what is to stay as it is",
          "K_cache[b, :, n:] = 0\n        K_cache[b, :, n:n + N_new] = K_new[b]"),
     both("copied", "the new tokens went into a copy of the cache", "how the caches are written to",
          "K_cache = K_cache.clone()\n        K_cache[b, :, n:n + N_new] = K_new[b]"),
-    Mistake("V_too_far", "the values were written N_new places too far, after the lengths had grown",
-            "the places of the values", (V_PUT,
+    Mistake("V_too_far", "the values were written N_new places too far", "the places of the values", (V_PUT,
              "n += N_new\n        room = V_cache.shape[2] - n\n        V_cache[b, :, n:n + N_new] = V_new[b, :, :room]")),
     Mistake("lengths_stayed", "the lengths came back as they were", "how many keys each sequence has now", (END,
              "return lengths.clone()")),
 ]
-hints = [
-    "With lengths [3, 1] and one new token each, which places are filled afterwards?",
-    "Take one sequence at a time. Its new tokens lie side by side, in all heads at the same places.",
-    "A slice of the cache that stands on the left of = is changed in place; a reshape or an index makes a copy.",
-]
+hints = ["With lengths [3, 1] and one new token each, which places are filled afterwards?",
+         "Take one sequence at a time. Its new tokens lie side by side, in all heads at the same places.",
+         "A slice of the cache that stands on the left of = is changed in place; a reshape or an index makes a copy."]

@@ -4,6 +4,7 @@ from flashlab_course.check.cases import Mistake, case_of, normal
 
 FROM, N = "start + B_c, length", "min(start + B_c, length) if start < length else start"
 PAGE, GATHER = "block_table[b, n // page_size]", "K_pages[page, h, n % page_size]"
+ROWS = "start + min(B_c, length)"
 
 outputs = [("K_j", "row", "column")]
 loops = lambda B_c, **rest: ("keys", B_c) if B_c > 8 else None
@@ -50,8 +51,6 @@ cases = [
 mistakes = [
     Mistake("table_ignored", "the keys were read from page n // page_size of the pool, not through block_table",
             "what says where a sequence's pages are", (PAGE, "(n // page_size)")),
-    Mistake("page_and_row_swapped", "% gave the page and // the row in it", "what // counts, and what % counts", (PAGE,
-             "block_table[b, n % page_size]"), (GATHER, "K_pages[page, h, n // page_size]")),
     Mistake("first_sequence", "the first row of block_table was used for every sequence", "the row of block_table",
             (PAGE, "block_table[0, n // page_size]")),
     Mistake("first_head", "head 0 was loaded for every head", "the second index of K_pages", (GATHER,
@@ -70,17 +69,14 @@ mistakes = [
     Mistake("short_tile", "the tile had only as many rows as there are keys", "the shape of the tile", ("return K_j",
              "return K_j[: len(n)]")),
     Mistake("mask_from_the_tile", "the first `length` rows of the tile were kept, as if it began at key 0",
-            "the number of the key in row 0 of the tile", (N, "start + min(B_c, length)"), (PAGE,
+            "row 0 of the tile", (N, ROWS), (PAGE,
              "block_table[b, (n // page_size).clamp(max=block_table.shape[1] - 1)]"), (GATHER,
-             "K_pages[page.clamp(0, len(K_pages) - 1), h, n % page_size]"), also=[[(N, "start + min(B_c, length)")]]),
+             GATHER.replace("page,", "page.clamp(0, len(K_pages) - 1),")), also=[[(N, ROWS)]]),
     Mistake("last_page_of_the_tile", "the page in which the tile or the sequence ends was left out", "the last page",
             (N, "max(start, min(start + B_c, length) // page_size * page_size)")),
     Mistake("a_page_too_few", "only ⌈B_c / page_size⌉ pages were read", "how many pages a tile can touch",
-            ("K_j[: len(n)] = K_pages[page, h,",
-             "n = n[n // page_size < start // page_size + -(-B_c // page_size)]\n    K_j[: len(n)] = K_pages[page[: len(n)], h,")),
+            (f"page = {PAGE}", "n = n[n // page_size < start // page_size + -(-B_c // page_size)]\n    …")),
 ]
-hints = [
-    "With pages of 4 keys, in which page of the sequence is key 6, and in which row of it?",
-    "Make a tensor of the numbers of those keys that exist. K_pages can be indexed with tensors.",
-    "The other rows of the tile are 0. What lies behind the last key may be NaN, and 0 · NaN is NaN.",
-]
+hints = ["With pages of 4 keys, in which page of the sequence is key 6, and in which row of it?",
+         "Make a tensor of the numbers of those keys that exist. K_pages can be indexed with tensors.",
+         "The other rows of the tile are 0. What lies behind the last key may be NaN, and 0 · NaN is NaN."]

@@ -55,8 +55,6 @@ mistakes = [
     Mistake("averaged", "every chunk got the same weight", "how much of the softmax belongs to each chunk", (ADD,
              "O_all + O_s / splits")),
     Mistake("added", "the chunks were added without weights", "what O_part was divided by", (ADD, "O_all + O_s")),
-    Mistake("weighted_by_L", "a chunk was weighted with its share of L itself", "L is a logarithm", (WEIGHT,
-             "torch.where(L_s[s] == -inf, 0.0, L_s[s] / L_s.masked_fill(L_s == -inf, 0).sum(0))")),
     Mistake("not_normalised", "the weights were exp(L_s), which do not add up to 1", "what the weights add up to",
             (WEIGHT, "torch.exp(L_s[s])")),
     Mistake("maximum_for_L", "the weights were exp(L_s − max L_s), and the sum was not divided by theirs",
@@ -70,11 +68,9 @@ mistakes = [
     Mistake("chunks_and_queries_swapped", "L_part was read as (N_q, splits)", "the order of the rows in L_part",
             (".view(splits, N_q)", ".view(N_q, splits).T")),
     Mistake("queries_before_chunks", "O_part and L_part were read as if one query's rows lay side by side",
-            "the order of the rows in O_part and L_part", (L_PARTS,
-             "load(L_part, slice(None)).view(N_q, splits).T\n    O_parts = load(O_part, slice(None)).view(N_q, splits, -1)"),
-            (LOAD_O, "O_parts[:, s]")),
-    Mistake("L_not_log", "the L that was stored was a sum, not its logarithm", "the L that is stored", (STORE_L,
-             "store(L, slice(None), torch.exp(L_all))")),
+            "the order of these rows", (L_PARTS,
+             f"{L_PARTS[:-13]}(N_q, splits).T\n    O_parts = load(O_part, slice(None)).view(N_q, splits, -1)"), (LOAD_O,
+             "O_parts[:, s]")),
     Mistake("no_rescale_O", "O_i was not rescaled when the maximum grew", "the sum of the earlier key blocks", (NEW_O,
              "O_i + P_ij @ V_j")),
     Mistake("m_starts_at_0", "m_i started at 0, which scores can fall below", "m_i before the first key block",
@@ -84,8 +80,6 @@ mistakes = [
     Mistake("empty_chunk_stores_nothing", "an empty chunk stored nothing", "what the merge reads there", (LOAD_Q,
              f"if not blocks:\n        return\n    {LOAD_Q}")),
 ]
-hints = [
-    "The first kernel is chapter 06's loop over `blocks`. Where do its rows of O_part and L_part begin?",
-    "exp(L_s) is the sum of the exponentials of chunk s. What is it for all the keys?",
-    "For an empty chunk l_i is 0. What are 0 / 0 and 0 · NaN?",
-]
+hints = ["The first kernel is chapter 06's loop over `blocks`. Where do its rows of O_part and L_part begin?",
+         "exp(L_s) is the sum of the exponentials of chunk s. What is it for all the keys?",
+         "For an empty chunk l_i is 0. What are 0 / 0 and 0 · NaN?"]

@@ -56,20 +56,16 @@ mistakes = [
             "the end, where the last block is full", (END, "length // B_c + 1")),
     Mistake("last_for_end", "the number of the last block was returned as end", "what end counts", (END,
              "-(-length // B_c) - 1")),
-    Mistake("keys_for_blocks", "the numbers of keys were returned, not of blocks", "what first and end count", (BOUNDS,
-             "first, end = start, length")),
     Mistake("masked_twice", "a block that is cut at both ends was counted twice", "what `masked` counts", (CROSSED,
              "[j for j, cut in ((first, start), (end - 1, length)) if cut % B_c]")),
     Mistake("last_always_masked", "the last block was always counted as masked", "a last block that is full", (CROSSED,
              "({first} if start % B_c else set()) | {end - 1}")),
     Mistake("first_always_masked", "the first block was counted as masked wherever the window hides a key",
-            "a window that begins where a block does", (CROSSED,
+            "a window from a block's start", (CROSSED,
              "({first} if start else set()) | ({end - 1} if length % B_c else set())")),
     Mistake("window_not_masked", "only the short last block was counted as masked", "where the window begins", (CROSSED,
              "{end - 1} if length % B_c else set()")),
 ]
-hints = [
-    "Draw 11 keys in blocks of 4, and mark what the last query sees with left = 6.",
-    "Which block holds the first key that is seen? How many blocks do `length` keys fill?",
-    "The first block can be cut by the window, the last one by the end of the text. They may be the same block.",
-]
+hints = ["Draw 11 keys in blocks of 4, and mark what the last query sees with left = 6.",
+         "Which block holds the first key that is seen? How many blocks do `length` keys fill?",
+         "The first block can be cut by the window, the last one by the end of the text. They may be the same block."]

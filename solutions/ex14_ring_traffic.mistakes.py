@@ -45,12 +45,9 @@ mistakes = [
              "R * block * 4")),
     Mistake("sums_of_query_heads", "dK and dV were counted with H_q heads", "the shapes of dK and dV", (SUMS,
              "R * (N // R) * H_q * (d + d_v) * 4 if R > 1 else 0")),
-    Mistake("sums_home_in_16_bits", "the last step of dK and dV was counted with itemsize bytes an element",
-            "the dtype of dK and dV in their last step", (SUMS,
-             "(R - 1) * block * 4 + block * itemsize if R > 1 else 0")),
+    Mistake("sums_home_in_16_bits", "the last step of dK and dV was counted with itemsize bytes",
+            "the dtype of dK and dV in that step", (SUMS, "(R - 1) * block * 4 + block * itemsize if R > 1 else 0")),
 ]
-hints = [
-    "How many elements are in the K and V of N/R rows and H_kv heads?",
-    "With R ranks, how many others has a block to be passed on to? Its owner has it already.",
-    "The sums of a block start at its owner, and have to come home. A single rank sends nothing.",
-]
+hints = ["How many elements are in the K and V of N/R rows and H_kv heads?",
+         "With R ranks, how many others has a block to be passed on to? Its owner has it already.",
+         "The sums of a block start at its owner, and have to come home. A single rank sends nothing."]

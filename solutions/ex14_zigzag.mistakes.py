@@ -59,8 +59,6 @@ mistakes = [
             "the pair of different chunks in step 0", ("q == k)", "source == rank)")),
     Mistake("never_masked", "masked was always False", "what a query sees of its own chunk", ("q == k)", "False)")),
 ]
-hints = [
-    "With 4 ranks there are 8 chunks. Rank 0 has 0 and 7, rank 1 has 1 and 6. What has rank 3?",
-    "In step 1 a block comes from rank r − 1, in step 2 from rank r − 2. What comes before rank 0?",
-    "Two chunks meet two chunks: four pairs. For each, compare the numbers of the chunks, not of the ranks.",
-]
+hints = ["With 4 ranks there are 8 chunks. Rank 0 has 0 and 7, rank 1 has 1 and 6. What has rank 3?",
+         "In step 1 a block comes from rank r − 1, in step 2 from rank r − 2. What comes before rank 0?",
+         "Two chunks meet two chunks: four pairs. For each, compare the numbers of the chunks, not of the ranks."]

@@ -57,11 +57,7 @@ mistakes = [
              "N * N / 2")),
     Mistake("pairs_across_texts", "tokens were paired with those of other texts", "flops: the pairs in a batch", (PAIRS,
              "(batch * N) ** 2 / 2")),
-    Mistake("in_percent", "the share was given in percent", "share: the number for a GPU that is fully used",
-            ("flops / seconds / peak", "100 * flops / seconds / peak")),
 ]
-hints = [
-    "One layer has six matrices: Q's, K's, V's, the output's and two of the MLP. The head comes once.",
-    "Forward, by weights: 2 FLOPs for each weight and token. By pairs: two products, each 2 · width for a pair.",
-    "A product X W has two gradients, one for X and one for W, each a product of the same size.",
-]
+hints = ["One layer has six matrices: Q's, K's, V's, the output's and two of the MLP. The head comes once.",
+         "Forward, by weights: 2 FLOPs for each weight and token. By pairs: two products, each 2 · width for a pair.",
+         "A product X W has two gradients, one for X and one for W, each a product of the same size."]

@@ -59,14 +59,15 @@ class Mistake:
 
     what   one sentence on what the wrong version does, in the past tense, as said to the learner
     look   one sentence on what to look at
-    swaps  (old, new) pairs; each old must stand exactly once in the regions
+    swaps  (old, new) pairs; each old must stand exactly once in the regions; … in new is old
     body   the whole text of the only region
     also   other swaps that make the same mistake with other numbers: -1e9 where swaps has -1e6
     stray  only accesses outside the tensors tell it apart: the interpreter sees them, a GPU follows them or stops
     """
 
     def __init__(self, name, what, look, *swaps, body=None, also=(), stray=False):
-        self.name, self.what, self.look, self.stray, self.swaps, self.body = name, what, look, stray, swaps, body
+        self.name, self.what, self.look, self.stray, self.body = name, what, look, stray, body
+        self.swaps = [(old, new.replace("…", old)) for old, new in swaps]
         self.forms = [self, *(Mistake(name, what, look, *other) for other in also)]
 
 
