@@ -1,5 +1,5 @@
 from flashlab import oracle
-from flashlab_course.check.cases import EDGE, HUGE, LARGE, Mistake, attention_case, in_float64
+from flashlab_course.check.cases import EDGE, LARGE, Mistake, attention_case, in_float64
 
 SCORES, SOFTMAX, DIAGONAL = "S = Q @ K.T * scale", "P = torch.softmax(S, dim=-1)", ".triu(N_k - N_q + 1)"
 HIDE, DEFAULT = "S.masked_fill(hidden, -inf)", "Q.shape[-1] ** -0.5 if scale is None else scale"
@@ -10,7 +10,6 @@ without = ("attention",)
 cases = [
     attention_case("one query, three keys", 1, 3, 4, 5, seed=1),
     attention_case("square", 4, 4, 4, seed=2),
-    attention_case("a scale of its own", 3, 4, 4, scale=0.8, seed=3),
     attention_case("d_v ≠ d", 5, 3, 9, 2, seed=4),
     attention_case("causal, square", 4, 4, 4, causal=True, seed=5),
     attention_case("causal, scores in the hundreds", 5, 5, 4, causal=True, factor=LARGE, seed=6),
@@ -18,9 +17,6 @@ cases = [
     attention_case("causal, more queries than keys", 5, 3, 3, causal=True, seed=8),
     attention_case("causal, one query fewer than keys", 3, 4, 3, causal=True, seed=41),
     attention_case("a scale of 0", 3, 4, 4, scale=0.0, seed=31),
-    attention_case("one key", 3, 1, 4, seed=32),
-    attention_case("scores up to 500", 4, 6, 4, factor=HUGE, seed=33),
-    attention_case("causal, many keys before the first query", 3, 9, 4, 2, causal=True, seed=34),
     attention_case("causal, scores around −997", 4, 4, 4, causal=True, below=EDGE, seed=40),
     attention_case("causal, a scale of 0", 3, 3, 4, scale=0.0, causal=True, seed=36),
     attention_case("causal, a negative scale", 4, 4, 3, scale=-0.7, causal=True, seed=37),

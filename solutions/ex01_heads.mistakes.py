@@ -29,7 +29,6 @@ cases = [
     case("as many queries as heads", 3, 3, 3, 2, seed=220),
     case("three heads, N_q ≠ N_k", 4, 6, 3, 2, seed=230),
     case("eight heads", 3, 4, 8, 2, seed=240),
-    case("as many columns as heads", 4, 4, 3, 3, seed=240),
     case("scores in the hundreds", 4, 6, 2, 4, seed=270, factor=LARGE),
     case("scores far below 0", 3, 4, 2, 4, seed=280, below=BELOW),
     in_float64(case("one query, two keys", 1, 2, 2, 4, seed=260)),

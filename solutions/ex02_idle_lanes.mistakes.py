@@ -28,10 +28,7 @@ cases = [
     case("a short last warp", 70, 32),
     case("blocks of 8", 40, 8),
     case("blocks of 40", 100, 40),
-    case("a last block of two warps", 75, 40),
     case("a warp with nothing to do", 257, 128),
-    case("blocks of 100", 1001, 100),
-    case("four whole blocks of 96", 384, 96),
 ]
 mistakes = [
     Mistake("grid_floor", "the number of blocks was rounded down", "a last block that is not full", (BLOCKS,

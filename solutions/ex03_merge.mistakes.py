@@ -10,8 +10,7 @@ RETURN, NOT_0 = "return O, m, l", "{0}.masked_fill({0} == 0, 1)".format
 DIVIDE = (RETURN, f"return O / {NOT_0('l')}[:, None], m, l")
 
 outputs = [("O", "query", "column"), ("m", "query"), ("l", "query")]
-features = {"two halves without keys": lambda a, b: NONE not in (a, b),
-            "a half without keys": lambda a, b: (a, b) != (NONE, NONE)}
+features = {"two halves without keys": lambda a, b: NONE not in (a, b)}
 
 
 def state(N_q, N_k, d_v, seed, factor, shift, blind):
@@ -31,13 +30,10 @@ def case(N_q, d_v, keys_a, keys_b, *, seed, factor=1.0, shift=0.0, a=NONE, b=NON
 
 cases = [
     case("one query", 1, 3, 4, 5, seed=40),
-    case("three queries", 3, 4, 5, 6, seed=50),
-    case("square O", 4, 4, 5, 3, seed=60),
     case("scores in the hundreds", 3, 4, 5, 6, seed=70, factor=120),
     case("the second half saw no key", 3, 5, 4, 6, seed=80, b=ALL),
     case("no half saw a key", 3, 5, 4, 6, seed=100, a=ALL, b=ALL),
     case("scores far below 0", 3, 5, 4, 6, seed=110, shift=-900),
-    case("a half without keys, scores far below 0", 3, 5, 4, 6, seed=135, shift=-900, a=ALL),
     case("one query of a half without keys", 3, 5, 4, 6, seed=120, a=1),
     case("one query without a key in either half", 3, 5, 4, 6, seed=125, a=2, b=2),
     in_float64(case("one half alone", 1, 3, 4, 5, seed=130, b=ALL)),

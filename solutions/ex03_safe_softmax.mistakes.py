@@ -9,9 +9,8 @@ WHOLE = "S.max().repeat(len(S), 1)"
 outputs = [("P", "query", "key")]
 truth = lambda S: torch.softmax(S.double(), -1).nan_to_num(0)       # a row of −inf: NaN
 without = ("softmax",)
-features = {"a row hidden throughout": lambda hide: ALL in [keys for _, keys in hide], "rows far apart":
-            lambda factor: factor > 1, "only scores far below 0": lambda shift: shift < 0,
-            "float64 inputs": lambda dtype: dtype == torch.float64}
+features = {"a row hidden throughout": lambda hide: ALL in [keys for _, keys in hide],
+            "rows far apart": lambda factor: factor > 1, "only scores far below 0": lambda shift: shift < 0}
 
 
 @case_of
@@ -26,7 +25,6 @@ def case(N_q, N_k, *, seed, factor=1.0, shift=0.0, hide=(), dtype=torch.float32)
 cases = [
     case("one row", 1, 3, seed=300),
     case("three rows", 3, 4, seed=301),
-    case("square", 3, 3, seed=302),
     case("scores around 200", 3, 4, seed=303, shift=200),
     case("scores around −900", 3, 4, seed=304, shift=-900),
     case("some keys hidden", 3, 4, seed=306, hide=[(0, [1]), (2, [0, 3])]),

@@ -11,8 +11,7 @@ truth = lambda A, B, B_m, B_n, B_k: A.double() @ B.double()
 fewer = lambda A, B, B_m, B_n, B_k: A.shape[0] > B_m or B.shape[1] > B_n     # tiles kept for the next tile of C
 most = lambda A, B, B_m, B_n, B_k: {"A": B_m * B_k, "B": B_k * B_n}
 features = {"short last tiles": lambda M, K, N, B_m, B_k, B_n: M % B_m or K % B_k or N % B_n,
-            "more than one tile of C": lambda M, N, B_m, B_n: M > B_m or N > B_n,
-            "more than one term in the sum": lambda K, B_k: K > B_k}
+            "more than one tile of C": lambda M, N, B_m, B_n: M > B_m or N > B_n}
 
 
 def call(fn, A, B, B_m, B_n, B_k):
@@ -41,12 +40,9 @@ cases = [
     case("one tile", 3, 4, 5, 3, 4, 5, seed=500),
     case("two terms in the sum", 4, 2, 3, 4, 1, 3, seed=502),
     case("four tiles of C", 8, 3, 10, 4, 3, 5, seed=504),
-    case("square, all of it", 6, 6, 6, 3, 3, 3, seed=506),
-    case("three different sizes", 6, 8, 12, 2, 4, 3, seed=508),
     case("short last tiles", 5, 7, 4, 2, 3, 3, seed=510),
     case("16-bit inputs", 4, 64, 4, 4, 4, 4, seed=512, dtype=torch.float16),
     case("one row, one column", 1, 5, 1, 2, 2, 2, seed=514),
-    case("small steps along the sum", 8, 6, 6, 4, 2, 3, seed=518),
     case("many tiles across", 2, 4, 40, 2, 2, 2, seed=520),
     case("16-bit inputs with many digits", 4, 24, 4, 4, 4, 4, seed=516, dtype=torch.bfloat16),
 ]

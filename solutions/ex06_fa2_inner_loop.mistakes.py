@@ -47,7 +47,8 @@ cases = [
     attention_case("many keys, little SRAM", 4, 96, 4, B_r=4, B_c=4, scale=0.5, seed=7),
     attention_case("scores up to 500", 4, 6, 4, B_r=2, B_c=3, scale=0.5, factor=HUGE, seed=10),
     attention_case("scores far below 0", 3, 6, 4, B_r=2, B_c=2, scale=0.5, below=BELOW, seed=9),
-    equal_weights(attention_case("16-bit inputs, many key blocks", 2, 512, 4, B_r=2, B_c=16, scale=0.5, dtype=torch.float16, seed=14)),
+    equal_weights(attention_case("16-bit inputs, many keys", 2, 512, 4, B_r=2, B_c=16, scale=0.5, seed=14,
+                                 dtype=torch.float16)),
     attention_case("a scale of 0", 2, 6, 3, B_r=2, B_c=3, scale=0.0, seed=15),
     in_float64(attention_case("a single key", 1, 1, 4, B_r=2, B_c=2, scale=0.5, exact=True, seed=13)),
 ]

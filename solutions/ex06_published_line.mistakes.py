@@ -1,5 +1,5 @@
 from flashlab import oracle
-from flashlab_course.check.cases import BELOW, EDGE, HUGE, LARGE, Mistake, attention_case, in_float64, no_scores
+from flashlab_course.check.cases import BELOW, EDGE, LARGE, Mistake, attention_case, in_float64, no_scores
 
 # as published
 LINE_3 = ("keys > queries", "queries > keys")
@@ -23,16 +23,13 @@ cases = [
     case("one query, one key", 1, 3, 4, B_c=1, scale=1.0),
     case("one block", 5, 3, 4, B_c=5, seed=1),
     case("two blocks", 6, 4, 5, B_c=3, seed=6),
-    case("one key at a time", 5, 4, 3, B_c=1, scale=0.7, seed=3),
     case("a short last block", 8, 3, B_c=3, seed=4),
     case("many blocks", 33, 4, B_c=3, scale=0.5, seed=15),
     case("scores in the hundreds", 13, 4, B_c=2, scale=-0.5, factor=LARGE, seed=5),
-    case("scores up to 500", 6, 4, B_c=3, scale=0.5, factor=HUGE, seed=9),
     case("scores far below 0", 6, 4, B_c=2, scale=0.5, below=BELOW, seed=8),
     case("one block for more keys than there are", 3, 4, B_c=8, seed=10),
     case("scores around −997", 6, 4, B_c=2, scale=0.5, below=EDGE, seed=14),
     case("a scale of 0", 4, 3, B_c=2, scale=0.0, seed=12),
-    case("a negative scale", 4, 3, B_c=2, scale=-0.4, seed=13),
     in_float64(case("a single key", 1, 4, B_c=2, scale=0.5, exact=True, seed=11)),
 ]
 mistakes = [

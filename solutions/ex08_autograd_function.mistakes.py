@@ -130,8 +130,8 @@ mistakes = [
     Mistake("scale_once_more", "dQ and dK were multiplied by scale a second time", "what fa2_backward has done already",
             (GIVE, "return dQ * ctx.scale, dK * ctx.scale, dV, None, None")),
     Mistake("wrong_if_frozen", "a gradient was missing or wrong where not all of Q, K and V need one", "a frozen input",
-            (UNPACK,
-             "…\n        if not all(ctx.needs_input_grad[:3]):\n            return Q * 0, K * 0, V * 0, None, None")),
+            (UNPACK, "…\n        if not all(ctx.needs_input_grad[:3]):"
+             "\n            return Q * 0, K * 0, V * 0, None, None")),
     Mistake("P_kept", "a tensor of size N_q × N_k was kept for the backward",
             "what is saved: P is made again tile by tile", (SAVE, SAVE[:-1] + ", torch.softmax(Q @ K.T * scale, -1))"),
             (UNPACK, UNPACK.replace("L", "L, P"))),

@@ -41,7 +41,6 @@ def case(N_q, N_k, d=3, d_v=3, B_r=2, B_c=2, *, scale=0.4, causal=False, **how):
 
 cases = [
     case("one key block", 3, 5, 4, 6, 3, 5, scale=1.0, seed=910),
-    case("two key blocks", 3, 8, 5, 6, 3, 4, seed=914),
     case("three key blocks, two query blocks", 4, 9, 4, 5, 2, 3, scale=0.3, seed=918),
     case("short last blocks", 5, 7, B_r=3, seed=922),
     case("scores in the hundreds", 4, 12, 4, 4, B_c=3, scale=-0.5, factor=LARGE, loose=4 * LOOSE, seed=926),
@@ -55,7 +54,6 @@ cases = [
     case("16-bit inputs", 4, 40, 8, 8, 4, 8, dtype=torch.float16, seed=942),
     case("16-bit inputs, many key blocks", 2, 512, 8, 8, 2, 8, rising=True, units=2, dtype=torch.float16, seed=988),
     case("many keys, little SRAM", 4, 96, 4, 4, 4, 4, seed=946),
-    case("causal, B_r ≠ B_c", 7, 9, B_r=3, causal=True, seed=996),
 ]
 mistakes = [
     Mistake("no_D", "D was left out of the softmax's gradient", "dS_ij: what is subtracted from dP_ij", (DS,

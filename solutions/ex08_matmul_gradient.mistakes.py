@@ -6,7 +6,7 @@ DX, DW, RETURN = "dY @ W.T", "X.T @ dY", "return dX, dW"
 
 outputs = [("dX", "row", "column"), ("dW", "row", "column")]
 without = ("autograd",)
-features = {"more than one row": lambda N: N > 1, "a matrix W that is not square": lambda K, M: K != M}
+features = {"more than one row": lambda N: N > 1}
 
 
 def forbid(shape, X, W, dY):
@@ -23,7 +23,6 @@ cases = [
     case("one row, square W", 1, 3, 3, seed=800),
     case("three rows, square matrices", 3, 3, 3, seed=803),
     case("all sizes different", 5, 4, 3, seed=806),
-    case("a wide W", 3, 2, 5, seed=809),
     case("larger", 8, 9, 7, seed=812),
 ]
 mistakes = [

@@ -15,8 +15,7 @@ after = [compiled.narrow("int32_offset")]
 seconds = 6
 without = ("softmax",)
 traffic = lambda X, Y: {"X": (X.numel(), 0), "Y": (0, X.numel())}
-features = {"more than one row": lambda M: M > 1, "only negative numbers": lambda shift: shift < 0,
-            "a row that is no power of two": lambda N: N & (N - 1)}
+features = {"more than one row": lambda M: M > 1, "a row that is no power of two": lambda N: N & (N - 1)}
 
 
 @case_of
@@ -34,7 +33,6 @@ cases = [
     case("16-bit inputs", 4, 100, dtype=torch.float16, seed=985),
     case("16-bit inputs, 32-bit results", 2, 100, dtype=torch.float16, Y_dtype=torch.float32, seed=990),
     case("one number in each row", 3, 1, units=4, seed=986),
-    case("numbers up to 500", 2, 12, factor=200.0, seed=987),
     case("a long row", 1, 1100, seed=994),
     case("numbers around −997", 3, 11, shift=-997.0, factor=0.5, seed=992),
     case("numbers far below 0", 3, 12, shift=-900.0, seed=988),

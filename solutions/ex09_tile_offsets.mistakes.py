@@ -6,9 +6,7 @@ OFFSETS, INSIDE = "rows * stride_m + cols * stride_n", "(rows < M) & (cols < N)"
 outputs = [("offsets", "row", "column"), ("inside", "row", "column")]
 ints_only = True
 loops = lambda B_m, B_n, **rest: ("elements", B_m * B_n) if B_m * B_n > 6 else None
-features = {"a tile below the first": lambda i: i > 0, "a tile right of the first": lambda j: j > 0,
-            "a last stride other than 1": lambda stride_n: stride_n != 1, "rows with gaps":
-            lambda N, stride_m, stride_n: stride_n == 1 and stride_m != N}
+features = {"a tile right of the first": lambda j: j > 0, "a last stride other than 1": lambda stride_n: stride_n != 1}
 case = case_of(lambda i, j, B_m, B_n, M, N, stride_m, stride_n: locals())
 cases = [
     case("the first tile", 0, 0, 3, 4, 7, 9, 9, 1),
@@ -18,8 +16,6 @@ cases = [
     case("a transposed matrix", 2, 1, 4, 3, 13, 7, 1, 13),
     case("a short last tile on the right", 1, 2, 4, 5, 13, 12, 12, 1),
     case("a short last tile below", 3, 1, 4, 5, 13, 12, 12, 1),
-    case("the last tile", 3, 2, 4, 5, 13, 12, 12, 1),
-    case("a tile wholly outside", 3, 1, 3, 4, 6, 10, 10, 1),
     case("a tile less than its size outside", 2, 2, 4, 5, 5, 8, 8, 1),
     case("a matrix smaller than a tile", 0, 0, 4, 6, 3, 2, 5, 1),
     case("rows 2 GiB apart", 1, 1, 2, 3, 8, 7, 2**30 + 7, 2**29),

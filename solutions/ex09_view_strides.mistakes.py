@@ -9,9 +9,11 @@ SIZE = "-(-(size - start) // step)"
 outputs = [("shape",), ("strides",), ("offset",)]
 ints_only = True
 without = ("strides",)
-features = {"dimensions that trade places": lambda order: list(order) != sorted(order), "a start other than 0":
-            lambda starts: any(starts), "a step other than 1": lambda steps: max(steps) > 1,
-            "a tensor that starts inside its memory": lambda offset: offset > 0}
+features = {"a start other than 0": lambda starts: any(starts), "three dimensions": lambda shape: len(shape) > 2,
+            "starts or steps that differ between dimensions that trade places": lambda order, starts, steps:
+            any((starts[n], steps[n]) != (starts[o], steps[o]) for n, o in enumerate(order)),
+            "a step that does not divide size − start": lambda shape, order, starts, steps:
+            any((shape[o] - starts[n]) % steps[n] for n, o in enumerate(order))}
 case = case_of(lambda shape, strides, offset, order, starts, steps: locals())
 
 
@@ -27,12 +29,10 @@ cases = [
     case("rows from 1 on", (3, 4), (4, 1), 0, (0, 1), (1, 0), (1, 1)),
     case("every second column", (3, 4), (4, 1), 0, (0, 1), (0, 0), (1, 2)),
     case("short last steps", (5, 4), (4, 1), 0, (0, 1), (0, 0), (2, 3)),
-    case("every second row from 2 on", (6, 4), (4, 1), 0, (0, 1), (2, 0), (2, 1)),
     case("every second row of a transpose", (4, 4), (4, 1), 0, (1, 0), (0, 0), (2, 1)),
     case("the example", (3, 4), (4, 1), 0, (1, 0), (1, 0), (2, 1)),
     case("a view of a view", (5, 7), (21, 2), 13, (1, 0), (2, 1), (3, 2)),
     case("three dimensions", (4, 6, 5), (40, 6, 1), 3, (2, 0, 1), (1, 2, 1), (2, 1, 4)),
-    case("three dimensions in another order", (3, 4, 5), (20, 5, 1), 0, (1, 2, 0), (0, 0, 0), (1, 1, 1)),
 ]
 mistakes = [
     Mistake("strides_not_permuted", "the shape was permuted, but not the strides",

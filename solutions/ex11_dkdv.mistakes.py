@@ -15,7 +15,7 @@ reads, writes = ("Q", "K", "V", "dO", "L", "D"), ("dK", "dV")
 after = [compiled.narrow("int32_offset")]
 seconds = 6
 fewer = lambda causal, **rest: causal           # hidden query blocks may be left out
-most = lambda Q, B_r, B_c, **rest: {name: B * Q.shape[2] for B, names in ((B_r, ("Q", "dO")), (B_c, "KV")) for name in names}
+most = lambda Q, B_r, B_c, **rest: dict(Q=B_r * Q.shape[2], dO=B_r * Q.shape[2], K=B_c * Q.shape[2], V=B_c * Q.shape[2])
 features = {"more than one query head for each key head": lambda group: group > 1,
             "more than one key head": lambda H_kv: H_kv > 1}
 

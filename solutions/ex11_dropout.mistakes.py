@@ -18,7 +18,8 @@ def truth(P_ij, dO_i, V_j, D_i, keep, dropout_p):
 
 @case_of
 def case(N_q, N_k, d_v, rows, cols, p, *, seed):
-    P, V, dO = torch.softmax(normal(N_q, N_k, seed=seed), -1), normal(N_k, d_v, seed=seed + 1), normal(N_q, d_v, seed=seed + 2)
+    S, V, dO = (normal(*shape, seed=seed + n) for n, shape in enumerate(((N_q, N_k), (N_k, d_v), (N_q, d_v))))
+    P = torch.softmax(S, -1)
     keep = torch.rand(N_q, N_k, generator=torch.Generator().manual_seed(seed)) >= p
     D, rows, cols = (dO * ((P * keep / (1 - p)) @ V)).sum(-1), slice(*rows), slice(*cols)
     return {"P_ij": P[rows, cols], "dO_i": dO[rows], "V_j": V[cols], "D_i": D[rows], "keep": keep[rows, cols],

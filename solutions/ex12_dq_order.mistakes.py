@@ -8,9 +8,7 @@ FIRST, ROUND = "max(0, j * B_c + N_q - N_k) // B_r", "(j + step) % T_r"
 
 outputs = [Output("the step of the visit", ("key block", "query block"), ((NEVER, "never"),))]
 ints_only = True
-features = {"a mask": lambda causal: causal, "no mask": lambda causal: not causal,
-            "a short last query block": lambda N_q, B_r: N_q % B_r,
-            "more key blocks than query blocks": lambda N_q, N_k, B_r, B_c: N_k * B_r > N_q * B_c}
+features = {"no mask": lambda causal: not causal, "a short last query block": lambda N_q, B_r: N_q % B_r}
 
 
 def call(fn, N_q, N_k, B_r, B_c, causal):

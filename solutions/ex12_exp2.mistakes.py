@@ -39,8 +39,7 @@ outputs = [("O", "query", "column"), ("L", "query")]
 forbid = no_scores
 without = ("softmax", "attention", "base_e")
 after = [folded]
-features = {"a maximum that grows": lambda N_k, B_c, sort: N_k > B_c and sort != "falling",
-            "float64 inputs": lambda dtype: dtype == torch.float64}
+features = {"a maximum that grows": lambda N_k, B_c, sort: N_k > B_c and sort != "falling"}
 
 
 def truth(Q, K, V, scale, B_c):

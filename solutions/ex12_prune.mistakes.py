@@ -11,8 +11,8 @@ PAD = "D, D_v = 16, 16\n    while D < d:\n        D *= 2\n    while D_v < d_v:\n
 GRID = list(product((16, 32, 64, 128, 256), (16, 32, 64, 128, 256), (1, 2, 4, 8), (1, 2, 3, 4, 5)))
 
 outputs = [("kept", "choice")]
-features = {"d no power of two": lambda d, d_v: d & (d - 1) or d_v & (d_v - 1), "d below 16":
-            lambda d, d_v: min(d, d_v) < 16, "elements of other than 2 bytes": lambda element_size: element_size != 2}
+features = {"d no power of two": lambda d, d_v: d & (d - 1) or d_v & (d_v - 1),
+            "d below 16": lambda d, d_v: min(d, d_v) < 16}
 
 
 def call(fn, grid, d, d_v, element_size, limit):

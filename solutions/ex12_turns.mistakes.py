@@ -11,7 +11,7 @@ KINDS, NEVER = ("sync", "arrive", "product", "softmax"), -1
 
 outputs = [*(Output(what, ("turn",), ((NEVER, "never"),))
              for what in ("start of products", "end of products", "end of softmaxes")), ("time",)]
-features = {"a consumer that sits out": lambda skips: max(skips) > 0, "more than one round": lambda rounds: rounds > 1}
+features = {"a consumer that sits out": lambda skips: max(skips) > 0}
 case = case_of(lambda rounds, skips=(0, 0), product=2, softmax=2: locals())
 
 

@@ -12,7 +12,7 @@ V_FIRST = [(FREE_K, FREE_V), (f"{FETCH_K}\n        {FREE_V}", f"{FETCH_V}\n     
 
 outputs = [Output(name, ("step",), ((-1, "nothing"), *enumerate(TILES)))
            for name in ("fetched K", "fetched V", "products")]
-features = {"one slot": lambda slots: slots == 1, "more than one tile": lambda tiles: tiles > 1}
+features = {"more than one tile": lambda tiles: tiles > 1}
 case = case_of(lambda slots, tiles: locals())
 
 
@@ -54,7 +54,7 @@ mistakes = [
             "the tile that the consumer needs before it releases V", (f"{FETCH_K}\n        {FREE_V}",
              f"{FREE_V}\n        {FETCH_K}"), also=[V_FIRST]),
     Mistake("V_not_waited_for", "V was fetched before its slot was free", "what comes before V's fetch", (FREE_V, ""),
-            also=[[(V_WHEN_FREE, f"{FETCH_V}\n        {FREE_V}")], [(FREE_V, FREE_V.replace("phase ^ 1", "1"))], [(FREE_V, FREE_K)]]),
+            also=[[(V_WHEN_FREE, f"{FETCH_V}\n        {FREE_V}")], [(FREE_V, FREE_K)]]),
     Mistake("K_not_waited_for", "K was fetched before its slot was free", "what comes before K's fetch", (FREE_K, ""),
             also=[[(f"{FREE_K}\n        {FETCH_K}", f"{FETCH_K}\n        {FREE_K}")]]),
     Mistake("all_K_first", "all tiles of K were to be fetched before the first of V",

@@ -13,7 +13,7 @@ SOFTMAX, ENDED = "if sees:\n            yield softmax(j)", "\n        if sees:\n
 
 outputs = [*(Output(f"products with {ring}", ("consumer", "step"), ((-1, "nothing"),)) for ring in "KV"),
            *(Output(f"use of {ring}'s slot", ("consumer", "tile"), HELD) for ring in "KV")]
-features = {"a consumer that sits out": lambda skips: max(skips) > 0, "one slot": lambda slots: slots == 1}
+features = {"a consumer that sits out": lambda skips: max(skips) > 0}
 case = case_of(lambda slots, tiles, skips=(0, 0): locals())
 
 

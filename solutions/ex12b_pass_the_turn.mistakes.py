@@ -13,7 +13,7 @@ SYNC, ARRIVE, FREE = "yield sync(TURN + me, 256)", "yield arrive(TURN + 1 - me, 
 outputs = [Output("order of products", ("consumer",), ((0, "0, 1, 0, 1, ..."), (1, "not always that"), (2, "1 first"))),
            Output("wait for the turn", ("consumer", "round"), ((-1, "missing"), (0, "there"), (1, "missing"))),
            Output("turn passed on", ("consumer", "round"), WHEN)]
-features = {"more than one round": lambda tiles: tiles > 1, "one slot": lambda slots: slots == 1}
+features = {"more than one round": lambda tiles: tiles > 1}
 case = case_of(lambda slots, tiles: locals())
 
 
@@ -28,7 +28,7 @@ def call(fn, slots, tiles):
             raise Breach("threads", f"a barrier counts to {min(other)}, and two consumers have 256 threads")
         if machine.error:
             came = [OFTEN.get(n := machine.named.get(TURN + c, (0, 0))[1], f"{n} times") for c in (0, 1)]
-            raise Breach("machine", f"turn 0 comes {came[0]}, turn 1 {came[1]}, then the machine stops: {machine.error}")
+            raise Breach("machine", f"turn 0 comes {came[0]}, turn 1 {came[1]}, then it stops: {machine.error}")
         order = [name for name, request in machine.requests if issues(request)]
         in_turn.append(order == [*NAMES[1:]] * tiles)
         first |= set(order[:1])
@@ -36,7 +36,7 @@ def call(fn, slots, tiles):
     logs = [[request for who, request in machine.requests if who == name] for name in NAMES[1:]]
     waited, passed = zip(*map(turns_of, logs, (0, 1)), strict=True)
     waited, passed = (torch.tensor([(one + [-1] * tiles)[:tiles] for one in both]) for both in (waited, passed))
-    waited[0, 0] = passed[1, -1] = 0                           # the first turn need not be waited for, nor the last told
+    waited[0, 0] = passed[1, -1] = 0          # the first turn need not be waited for, nor the last told
     return torch.tensor([order] * 2), waited, passed
 
 

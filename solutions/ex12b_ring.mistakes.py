@@ -4,10 +4,10 @@ from flashlab_course.gpu.warps import Ring, first_error
 
 FREE, FULL = "yield wait(K.free[slot], phase ^ 1)", "yield wait(K.full[slot], use % 2)"
 ENDED, RELEASE = "yield wgmma_wait(0)", "yield release(K.free[slot])"
+LATER = f"if j >= slots:\n            {FREE}".replace(" ^ 1", "")
 
 outputs = [Output(name, ("tile",), ((-1, "nothing"),)) for name in ("slot_of", "multiplied")]
-features = {"more than two rounds": lambda slots, tiles: tiles > 2 * slots, "one slot": lambda slots: slots == 1,
-            "more than one slot": lambda slots: slots > 1}
+features = {"more than two rounds": lambda slots, tiles: tiles > 2 * slots}
 case = case_of(lambda slots, tiles: locals())
 
 
@@ -40,7 +40,7 @@ mistakes = [
             "the phase of `free`", (FREE, FREE.replace(" ^ 1", "")), also=[[(FREE, FREE.replace("phase ^ 1", "0"))]]),
     Mistake("free_not_waited_for", "the producer did not wait for a slot that is used again",
             "a wait for a constant parity", (FREE, ""),
-            also=[[(FREE, FREE.replace("phase ^ 1", "1"))], [(FREE, f"if j >= slots:\n            {FREE.replace(' ^ 1', '')}")]]),
+            also=[[(FREE, FREE.replace("phase ^ 1", "1"))], [(FREE, LATER)]]),
     Mistake("waited_for_full", "the producer waited at `full`, for its own tile to land",
             "who arrives at which mbarrier", (FREE, FREE.replace("free", "full"))),
     Mistake("read_too_early", "the consumer waited for the phase before the one that ends with its tile",

@@ -8,9 +8,7 @@ AXES = ("sequence", "head", "key", "column")
 
 outputs = [("K_cache", *AXES), ("V_cache", *AXES), ("lengths", "sequence")]
 features = {"an empty sequence": lambda lengths: 0 in lengths, "more than one new token": lambda N_new: N_new > 1,
-            "sequences of different length": lambda lengths: len({*lengths}) > 1, "a cache with room to spare":
-            lambda lengths, N_new, N_max: max(lengths) + N_new < N_max, "more than one head": lambda H_kv: H_kv > 1,
-            "more than one sequence": lambda lengths: len(lengths) > 1}
+            "sequences of different length": lambda lengths: len({*lengths}) > 1}
 
 
 def call(fn, K_cache, V_cache, K_new, V_new, lengths):
@@ -66,13 +64,15 @@ mistakes = [
          "K_cache[b, :, n:n + 1] = K_new[b, :, :1]"),
     both("lengths_repeated", "each head took the length of another sequence",
          "the order of (sequence, head) in a flattened batch",
-         "H = K_new.shape[1]\n        for h in range(H):\n            at = int(lengths.repeat(H)[b * H + h])\n            K_cache[b, h, at:at + N_new] = K_new[b, h]"),
+         "H = K_new.shape[1]\n        for h in range(H):\n            at = int(lengths.repeat(H)[b * H + h])"
+          "\n            K_cache[b, h, at:at + N_new] = K_new[b, h]"),
     both("rest_cleared", "the places behind the new tokens were set to 0", "what is to stay as it is",
          "K_cache[b, :, n:] = 0\n        K_cache[b, :, n:n + N_new] = K_new[b]"),
     both("copied", "the new tokens went into a copy of the cache", "how the caches are written to",
          "K_cache = K_cache.clone()\n        K_cache[b, :, n:n + N_new] = K_new[b]"),
     Mistake("V_too_far", "the values were written N_new places too far", "the places of the values", (V_PUT,
-             "n += N_new\n        room = V_cache.shape[2] - n\n        V_cache[b, :, n:n + N_new] = V_new[b, :, :room]")),
+             "n += N_new\n        room = V_cache.shape[2] - n"
+             "\n        V_cache[b, :, n:n + N_new] = V_new[b, :, :room]")),
     Mistake("lengths_stayed", "the lengths came back as they were", "how many keys each sequence has now", (END,
              "return lengths.clone()")),
 ]

@@ -8,12 +8,8 @@ ROWS = "start + min(B_c, length)"
 
 outputs = [("K_j", "row", "column")]
 loops = lambda B_c, **rest: ("keys", B_c) if B_c > 8 else None
-features = {
-    "a tile behind the last key": lambda lengths, b, start: start >= lengths[b],
-    "a tile that reaches past the last key": lambda lengths, b, start, B_c: start + B_c > lengths[b],
-    "a tile across pages": lambda start, B_c, page_size: start // page_size != (start + B_c - 1) // page_size,
-    "a tile that begins inside a page": lambda start, page_size: start % page_size,
-    "more than one sequence": lambda lengths: len(lengths) > 1, "more than one head": lambda H_kv: H_kv > 1}
+features = {"a tile across pages": lambda start, B_c, page_size: start // page_size != (start + B_c - 1) // page_size,
+            "a tile that reaches past the last key": lambda lengths, b, start, B_c: start + B_c > lengths[b]}
 
 
 @case_of

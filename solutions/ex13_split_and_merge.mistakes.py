@@ -13,8 +13,7 @@ outputs = [("O", "query", "column"), ("L", "query"), ("O_part", "row", "column")
 sram_bytes = lambda Q, **rest: 64 * KiB
 fewer = lambda cuts, **rest: len({0, *cuts}) <= len(cuts) or len(rest["K"]) in cuts    # an empty chunk need not read Q
 most = lambda Q, K, V, cuts, B_c, scale: {"K": B_c * K.shape[1], "V": B_c * V.shape[1]}
-features = {"more than one chunk": lambda cuts: cuts, "more than two chunks": lambda cuts: len(cuts) > 1,
-            "an empty chunk": lambda cuts, N_k: 0 in cuts or N_k in cuts}
+features = {"more than one chunk": lambda cuts: cuts, "an empty chunk": lambda cuts, N_k: 0 in cuts or N_k in cuts}
 case = attention_case                          # cuts: the keys at which the second and each later chunk begins
 
 

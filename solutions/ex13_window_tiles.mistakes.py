@@ -8,9 +8,7 @@ outputs = [("first",), ("end",), ("masked",)]
 ints_only = True
 forbid = lambda shape, **sizes: no_matrix((2, *shape))     # nor a vector
 features = {"no window": lambda left: left == -1, "a short last block": lambda length, B_c: length % B_c,
-            "a window longer than the text": lambda length, left: left >= length,
-            "a window that begins inside a block": lambda length, left, B_c: -1 < left < length > (length - 1 - left) % B_c,
-            "a window": lambda left: left != -1}
+            "a window longer than the text": lambda length, left: left >= length}
 case = case_of(lambda length, left, B_c: locals())
 
 

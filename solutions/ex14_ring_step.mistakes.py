@@ -9,10 +9,8 @@ DIVIDED = "O_all.append(O_sum / both.masked_fill(both == 0, 1)[:, None])"
 
 outputs = [("K", "rank", "key", "column"), ("V", "rank", "key", "column"), ("owner", "rank"),
            ("O", "rank", "query", "column"), ("L", "rank", "query")]
-features = {"queries that have met no key after the step either": lambda first: first > 0,
-            "a block that comes after the queries": lambda steps, first: steps + first > 0,
-            "a step after the first": lambda steps: steps > 0, "more than two ranks": lambda R: R > 2,
-            "more than one rank": lambda R: R > 1}
+features = {"a block that comes after the queries": lambda steps, first: steps + first > 0,
+            "queries that have met no key after the step either": lambda first: first > 0}
 
 
 @case_of
@@ -70,8 +68,8 @@ mistakes = [
             "the order in which O and L are updated", (DIVIDED,
              "O_all.append(O[r] + (new / both.masked_fill(both == 0, 1))[:, None] * O_j)")),
     Mistake("unseen_stays", "a rank did not pass on a block that its queries cannot see", "every block, seen or not",
-            (PASS_ON,
-             "unseen = owner > torch.arange(len(Q))\n    K, V, owner = (T.clone() for T in (K, V, owner))\n    K[unseen], V[unseen], owner[unseen] = 0, 0, 0\n    …")),
+            (PASS_ON, "unseen = owner > torch.arange(len(Q))\n    K, V, owner = (T.clone() for T in (K, V, owner))"
+             "\n    K[unseen], V[unseen], owner[unseen] = 0, 0, 0\n    …")),
 ]
 hints = ["For each rank: attend(...) gives O_j and L_j, they are merged with O[r] and L[r], the block goes on.",
          "Each output counts by its share of exp(L) + exp(L_j). Take the larger L out of both exponents first.",

@@ -11,7 +11,7 @@ THEIRS, SEEN = "theirs = (source, 2 * world - 1 - source)", "if k <= q"
 
 outputs = [Output("pair", ("rank", "step", "query chunk", "key chunk"),
                   ((NOT, "left out"), (WHOLE, "whole"), (MASKED, "with a mask")))]
-features = {"more than two ranks": lambda world: world > 2, "more than one rank": lambda world: world > 1}
+features = {"more than one rank": lambda world: world > 1}
 case = case_of(lambda world: {"world": world})
 cases = [case(f"{world} rank{'s' * (world > 1)}", world) for world in (1, 2, 3, 5, 8)]
 

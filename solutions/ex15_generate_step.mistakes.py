@@ -3,15 +3,16 @@ import torch
 from flashlab_course.check.cases import BELOW, Mistake, case_of, normal
 
 POSITIONS, ROTATED = "torch.arange(length, length + n)", "Q, K = rotate(Q, positions), rotate(K, positions)"
+T_KEPT = "{0}_cache = torch.cat(({0}_cache[:, :length], {0}), dim=1)".format
+REPEATED = "repeat_interleave(group, dim=0)", "repeat(group, 1, 1)"
 KEYS, VALUES = (f"{name}_cache[:, :end].repeat_interleave(group, dim=0)" for name in "KV")
 TURNED_ALL = "rotate(K_cache[:, :end], torch.arange(end)).repeat_interleave(group, dim=0)"
 HIDDEN, ONES = "torch.ones(n, end, dtype=torch.bool).triu(length + 1)", "torch.ones(n, end, dtype=torch.bool)"
 
 outputs = [("O", "head", "query", "column"), ("K_cache", "head", "key", "column"), ("V_cache", "head", "key", "column")]
 off_limits = ("gpt",)
-features = {"NaN behind the new tokens": lambda stale: stale, "shared heads": lambda H_q, H_kv: H_q > H_kv,
-            "tokens in the cache": lambda length: length > 0, "more than one new token": lambda n: n > 1,
-            "room behind the new tokens": lambda room: room > 0, "more than one head": lambda H_q: H_q > 1}
+features = {"tokens in the cache": lambda length: length > 0, "more than one new token": lambda n: n > 1,
+            "shared heads": lambda H_q, H_kv: H_q > H_kv}
 
 
 def call(fn, Q, K, V, K_cache, V_cache, length):
@@ -62,7 +63,7 @@ mistakes = [
             "which rows are multiplied", (KEYS, KEYS.replace("[:, :end]", "")), (VALUES,
              VALUES.replace("[:, :end]", "")), (HIDDEN, HIDDEN.replace("end", "K_cache.shape[1]"))),
     Mistake("nothing_kept", "O was right, but the caches did not change", "how the caches are written to",
-            *((f"{T}_cache[:, length:end] = {T}", f"{T}_cache = torch.cat(({T}_cache[:, :length], {T}), dim=1)") for T in "KV")),
+            *((f"{T}_cache[:, length:end] = {T}", T_KEPT(T)) for T in "KV")),
     Mistake("no_mask", "new tokens saw those after them", "which keys a new token sees",
             ("S.masked_fill(hidden, -torch.inf)", "S")),
     Mistake("top_left", "the mask began at the top left: the first new token saw one key",
@@ -71,7 +72,7 @@ mistakes = [
              "torch.ones(n, end, dtype=torch.bool).triu(length)")),
     Mistake("heads_dealt_out", "neighbouring query heads took different key heads",
             "the order in which key heads are repeated",
-            *((heads, heads.replace("repeat_interleave(group, dim=0)", "repeat(group, 1, 1)")) for heads in (KEYS, VALUES))),
+            *((heads, heads.replace(*REPEATED)) for heads in (KEYS, VALUES))),
     Mistake("piece_starts_anew", "several new tokens did not see the cache", "what a piece of a prompt comes after",
             (HIDDEN, f"{HIDDEN} | ((torch.arange(end) < length) & (n > 1))")),
     Mistake("new_ones_see_themselves", "a new token did not see the new ones before it",

@@ -8,8 +8,7 @@ BY_PAIRS, ALL = "layers * 2 * 2 * width * pairs", "3 * products"
 
 outputs = [("weights",), ("flops",), ("share",)]
 off_limits = ("gpt",)
-features = {"more than one layer": lambda layers: layers > 1, "grouped heads": lambda width, kv_width: kv_width < width,
-            "more than one text": lambda batch: batch > 1, "an odd number of tokens": lambda N: N % 2}
+features = {"grouped heads": lambda width, kv_width: kv_width < width, "more than one text": lambda batch: batch > 1}
 case = case_of(lambda layers, width, kv_width, vocabulary, batch, N, seconds, peak: locals())
 
 
