@@ -47,7 +47,7 @@ mistakes = [
             ("return Q_i", "full = Q.new_zeros(B_r, B_c)\n    full[: len(Q_i), : len(K_j)] = Q_i"), (ROOT,
              "…\n    return full")),
     Mistake("whole_S", "all of S was made, and the tile was cut out of it", "what can be cut before the product",
-            body=f"S = Q @ K.T * {ROOT}\nreturn S[i * B_r : (i + 1) * B_r, j * B_c : (j + 1) * B_c]"),
+            (Q_ROWS, "Q"), (K_ROWS, "K"), (f"Q_i @ K_j.T * {ROOT}", f"(…)[{Q_ROWS[2:-1]}, {K_ROWS[2:-1]}]")),
 ]
 hints = ["How many rows of Q do the tiles before tile i take? Tile i begins there and has B_r rows.",
          "Q[a:b] gives rows a to b − 1, and fewer if Q ends before b. The keys likewise, with j and B_c.",

@@ -62,9 +62,8 @@ mistakes = [
             "whether O is divided yet", (O_SUM, "(alpha * l_a)[:, None] * O_a + (beta * l_b)[:, None] * O_b"), DIVIDE),
     Mistake("no_empty_half", "a query that saw no key in either half got NaN: −inf − (−inf)",
             "the exponents where m is −inf", ("m.masked_fill(m == -inf, 0)", "m")),
-    Mistake("m_safe_returned", "m came back finite for a query that saw no key in either half",
-            "the m that is returned", (RETURN, "return O, m_safe, l"),
-            also=[[(RETURN, "return O, m.nan_to_num(), l")]]),
+    Mistake("m_safe_returned", "m came back finite for a query that saw no key in either half", "the m returned",
+            (RETURN, "return O, m_safe, l"), also=[[(RETURN, "return O, m.nan_to_num(), l")]]),
 ]
 hints = ["exp(score − m) = exp(score − m_a) · exp(m_a − m): one factor turns all of half a's terms at once.",
          "A factor of shape (N_q,) needs a second dimension before it can meet the rows of O (N_q, d_v).",

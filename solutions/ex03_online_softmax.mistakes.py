@@ -59,7 +59,7 @@ mistakes = [
             "which of the two sums is in the old unit", (SUM, f"(l + {TERMS}) * torch.exp(m - m_new)"),
             also=[[(SUM, f"(l + {TERMS}) * torch.exp(torch.where(m == -inf, m_new, m) - m_new)")]]),
     Mistake("converted_afterwards", "a piece was shifted by the old maximum, which overflows",
-            "the order: when is the maximum known", (SUM,
+            "when the maximum is known", (SUM,
              f"{TERMS} if part.start == 0 else (l + torch.exp(piece - m).sum()) * torch.exp(m - m_new)")),
     Mistake("unshifted", "exp was taken of numbers that no maximum had been subtracted from", "what goes into exp",
             (SUM, "l + torch.exp(piece).sum()"), ("return m, l", "return m, l * torch.exp(-m)")),
@@ -68,7 +68,7 @@ mistakes = [
     Mistake("tail_dropped", "the short last piece was never read", "the number of pieces", ("tiles(len(x), B)",
              "tiles(len(x) // B * B, B)")),
     Mistake("two_passes", "the row was read twice, once for the maximum and once for the sum",
-            "how often each score is loaded", (LOOP,
+            "how often a score is loaded", (LOOP,
              f"{LOOP}\n        m = torch.maximum(m, load(x, part).amax())\n    {LOOP}")),
 ]
 hints = ["exp(x − m_new) = exp(x − m) · exp(m − m_new): one factor turns all the old terms at once.",

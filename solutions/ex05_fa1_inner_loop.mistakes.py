@@ -72,9 +72,8 @@ cases = [
 ]
 mistakes = [
     epsilon((UPDATE, "((alpha * l_i)[:, None] * O_i + P_ij @ V_j) / (l_new + ε)[:, None]")),
-    Mistake("old_division_not_undone", "the old O_i was not multiplied by the old l_i",
-            "what the O_i that came in was divided by", (UPDATE,
-             "(alpha[:, None] * O_i + P_ij @ V_j) / l_safe[:, None]")),
+    Mistake("old_division_not_undone", "the old O_i was not multiplied by the old l_i", "what O_i was divided by",
+            (UPDATE, "(alpha[:, None] * O_i + P_ij @ V_j) / l_safe[:, None]")),
     Mistake("no_rescale", "the old l_i and O_i were not rescaled when the maximum grew",
             "the old sums, and which maximum m_i still is", ("torch.exp(m_i - m_safe)", "torch.ones_like(m_i)")),
     Mistake("no_rescale_l", "the old l_i was not rescaled when the maximum grew; O_i was",
@@ -87,8 +86,7 @@ mistakes = [
     Mistake("mask_missing", "hidden keys counted like all the others",
             "where hidden enters, and whether its result is used", (HIDE, "pass")),
     Mistake("mask_before_scale", "the mask came before scale, which turned −inf into +inf or NaN",
-            "the order of mask and scale", ("Q_i @ K_j.T * scale", "Q_i @ K_j.T"), (HIDE,
-             "…\n    S_ij = S_ij * scale")),
+            "mask or scale first", ("Q_i @ K_j.T * scale", "Q_i @ K_j.T"), (HIDE, "…\n    S_ij = S_ij * scale")),
     Mistake("mask_after_exp", "the maximum was taken over hidden scores too", "the order of mask and maximum", (HIDE,
              "pass"), ("l_new = alpha", "P_ij = P_ij if hidden is None else P_ij.masked_fill(hidden, 0)\n    …")),
     Mistake("mask_minus_1e6", "hidden scores became a large negative number, not −inf",

@@ -1,6 +1,5 @@
 from flashlab.rungs.fa1 import fa1_forward
-from flashlab_course.check.form import Mistake
-from flashlab_course.check.traffic import TILED_CASES, measured
+from flashlab_course.check.cases import TILED_CASES, Mistake, measured
 
 READS = "N_k * (d + d_v) + T_c * N_q * (d + d_v + 2)"
 WRITES = "N_q * (d_v + 2) + T_c * N_q * (d_v + 2) + N_q"

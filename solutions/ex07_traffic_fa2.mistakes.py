@@ -1,6 +1,5 @@
 from flashlab.rungs.fa2 import fa2_forward
-from flashlab_course.check.form import Mistake
-from flashlab_course.check.traffic import TILED_CASES, measured
+from flashlab_course.check.cases import TILED_CASES, Mistake, measured
 
 READS, WRITES = "N_q * d + T_r * N_k * (d + d_v)", "N_q * d_v + N_q"
 T_c = "-(-N_k // B_c)"

@@ -1,6 +1,6 @@
 from flashlab.rungs.naive import naive_forward
-from flashlab_course.check.form import Mistake
-from flashlab_course.check.traffic import case, measured
+from flashlab_course.check.cases import Mistake, measured
+from flashlab_course.check.cases import sizes_case as case
 
 READS, WRITES = "(N_q + N_k) * d + 4 * N_q * N_k + N_k * d_v", "3 * N_q * N_k + N_q * d_v + N_q"
 ONE_LESS = (WRITES, "2 * N_q * N_k + N_q * d_v + N_q")

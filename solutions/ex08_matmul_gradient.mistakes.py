@@ -38,8 +38,7 @@ mistakes = [
              "X.T @ dY / len(X)")),
     Mistake("elementwise", "dX was multiplied element by element with X", "what dX depends on: Y is linear in X", (DX,
              "dY @ W.T * X")),
-    Mistake("jacobian", "a whole Jacobian was made and multiplied by dY, though nearly all of it is 0",
-            "the sum that is left once the zeros are gone", (DX,
+    Mistake("jacobian", "a whole Jacobian was made, though nearly all of it is 0", "what is left of the sum", (DX,
              'torch.einsum("nm,nmik->ik", dY, torch.einsum("ni,km->nmik", torch.eye(len(X)), W))')),
 ]
 hints = ["Write one element: Y[n, m] = Σ_k X[n, k] · W[k, m]. By how much does it move when X[n, k] moves by 1?",

@@ -56,7 +56,7 @@ mistakes = [
             "how one score moves the other weights of its row", (DS, "P * (1 - P) * dP")),
     Mistake("divided_again", "P was divided by its row sums again: 0/0 in a hidden row",
             "the row that is hidden throughout", ("D = (P * dP)", "P = P / P.sum(-1, keepdim=True)\n    D = (P * dP)")),
-    Mistake("jacobian", "the N_k × N_k Jacobian of every row was made", "the product, done on paper first", ("D = (P",
+    Mistake("jacobian", "the N_k × N_k Jacobian of every row was made", "its product, done on paper first", ("D = (P",
              "import torch\n    …"), (DS,
              "((torch.diag_embed(P) - P[:, :, None] * P[:, None]) @ dP[:, :, None])[..., 0]")),
 ]

@@ -42,9 +42,8 @@ cases = [
 mistakes = [
     Mistake("tf32", "tl.dot was called without input_precision, so a GPU rounds float32 to TF32",
             "the arguments of tl.dot: the interpreter does not show the rounding", (', input_precision="ieee"', "")),
-    Mistake("grid_floor", "the grid was rounded down, so short last tiles got no program",
-            "the grid where tiles stick out", (GRID, "(max(1, len(Q) // B_r), max(1, len(K) // B_c))"),
-            also=[[(GRID, "(len(Q) // B_r, len(K) // B_c)")]]),
+    Mistake("grid_floor", "the grid was rounded down: short last tiles got no program", "the grid's rounding", (GRID,
+             "(max(1, len(Q) // B_r), max(1, len(K) // B_c))"), also=[[(GRID, "(len(Q) // B_r, len(K) // B_c)")]]),
     Mistake("grid_swapped", "the grid's two numbers were swapped: key blocks first",
             "the order of the grid, and of program_id(0) and (1)", (GRID, f"(triton.{ACROSS}, triton.{DOWN})")),
     Mistake("grid_of_a_square", "both numbers of the grid were made from one length, as if S were square",

@@ -80,8 +80,7 @@ mistakes = [
             "which query heads read key head h_kv", (HEAD, "h = g * tl.num_programs(1) + h_kv")),
     Mistake("last_head_wins", "each query head replaced the sums of the one before",
             "dK_j and dV_j: 0 once, before the first head", (HEAD, "…\n        dK_j, dV_j = dK_j * 0, dV_j * 0")),
-    Mistake("no_guard_L_D", "L and D were loaded for rows beyond N_q, without a guard that stops that",
-            "the masks of these loads", L_GUARD, D_GUARD,
+    Mistake("no_guard_L_D", "L and D were loaded for rows beyond N_q", "the masks of these loads", L_GUARD, D_GUARD,
             also=[[L_GUARD, D_GUARD, (P_T, "tl.where(rows < N_q, tl.exp(S_T - L_i), 0.0)")]]),
     Mistake("L_along_keys", "L was subtracted along the wrong axis",
             "L_i has a number for each query: the columns of S_T", L_TURNED),
@@ -103,7 +102,7 @@ mistakes = [
             "rows: `.to(tl.int64)` before they meet a stride", ("tl.arange(0, B_r).to(tl.int64)", "tl.arange(0, B_r)")),
     Mistake("D_added", "D was added, not subtracted", "the sign of D: dS = P∘(dP − D)", (DS, "P_T * (dP_T + D_i)")),
     Mistake("loop_starts_without_shift", "the query blocks started as if N_q and N_k were the same",
-            "the first query that sees key k: k − (N_k − N_q)", (BLOCKS,
+            "the first query that sees key k", (BLOCKS,
              BLOCKS.replace("(0", "(tl.program_id(0) * B_c // B_r if causal else 0"))),
 ]
 hints = ["Two loops: over the query heads h = h_kv · group + g, and over the query blocks i of each. dK_j and dV_j "

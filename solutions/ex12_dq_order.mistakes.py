@@ -65,9 +65,8 @@ mistakes = [
             (FIRST, "0")),
     Mistake("all_begin_at_0", "without a mask every program began at query block 0", "where program j begins", (ROUND,
              "step")),
-    Mistake("begun_apart_under_the_mask", "under the mask, too, program j began j blocks later",
-            "where the visits begin under the mask", ("list(range(first, T_r))",
-             "[first + (j + step) % (T_r - first) for step in range(T_r - first)]")),
+    Mistake("begun_apart_under_the_mask", "under the mask, too, program j began j blocks later", "where visits begin",
+            ("list(range(first, T_r))", "[first + (j + step) % (T_r - first) for step in range(T_r - first)]")),
 ]
 hints = ["Take N_q = N_k = 12 and blocks of 4. Which query blocks see key 4, and which does program 1 visit?",
          "Query n sees key k if k ≤ n + N_k − N_q. Solve that for n, with the block's first key; no query is below 0.",

@@ -7,7 +7,7 @@ from flashlab_course.gpu.schedule import NOTHING, Pipeline, finish, pipelined
 WAIT, COMPUTE = "machine.wait(slot)\n        ", "machine.compute(slot)\n        "
 FIRST = "for n in range(min(machine.slots, tiles)):\n        machine.start(n, n)"
 NEXT = "if n + machine.slots < tiles:\n            machine.start(n + machine.slots, slot)"
-AHEAD = f"n += machine.slots - 1\n        if n < tiles:\n            machine.start(n, n % machine.slots)\n        {COMPUTE}"
+AHEAD = "n += machine.slots - 1\n        if n < tiles:\n            machine.start(n, n % machine.slots)\n        "
 FOREVER = -1                   # for the time of a program that hangs
 
 outputs = [("the tiles computed with", "tile"), ("copies",), ("time",)]
@@ -65,16 +65,15 @@ mistakes = [
     Mistake("no_new_copies", "only the first tiles were ever copied", "who copies the later tiles", (NEXT, "")),
     Mistake("nothing_before_the_loop", "no copy was started before the loop", "the first wait", (FIRST, "")),
     Mistake("one_slot_idle", "one slot was never filled ahead", "how many copies can be under way before the loop",
-            ("min(machine.slots,", "min(machine.slots - 1,"), (COMPUTE + NEXT,
-             AHEAD)),
+            ("min(machine.slots,", "min(machine.slots - 1,"), (COMPUTE + NEXT, AHEAD + COMPUTE)),
     Mistake("two_slots_always", "two slots were used, whatever their number", "machine.slots",
             ("min(machine.slots, tiles)", "min(2, tiles)"), ("n % machine.slots", "n % 2"), (NEXT,
              NEXT.replace("machine.slots", "2"))),
     Mistake("in_batches", "the slots were filled again only when all were done", "when each slot is free again", (NEXT,
              "if slot == machine.slots - 1:\n            for n in range(n + 1, min(n + 1 + slot + 1, tiles)):"
              "\n                machine.start(n, n % machine.slots)")),
-    Mistake("drained_from_slot_0", "the last tiles were computed with in the order of the slots",
-            "the slot of the oldest tile at the end", ("slot = n % machine.slots",
+    Mistake("drained_from_slot_0", "the last tiles were taken in the order of the slots", "where the oldest tile lies",
+            ("slot = n % machine.slots",
              "last = max(0, tiles - machine.slots)\n        slot = n - last if n >= last else n % machine.slots")),
     Mistake("copied_past_the_end", "copies of tiles that do not exist were started", "tile numbers near the end",
             ("if n + machine.slots < tiles:", "if True:"), also=[[("min(machine.slots, tiles)", "machine.slots")]]),

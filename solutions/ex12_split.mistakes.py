@@ -60,9 +60,8 @@ mistakes = [
             "the last query of a short block", ("min((i + 1) * B_r, N_q) - 1", "(i + 1) * B_r - 1")),
     Mistake("negative", "whole was negative where the first query sees no key", "queries that see no key", (FIRST,
              "first + 1 + N_k - N_q")),
-    Mistake("masked_by_sizes", "⌈B_r / B_c⌉ key blocks had a mask, wherever the diagonal lay",
-            "a diagonal from inside a block", (f"return {WHOLE}",
-             "return (max(0, -(-seen_by_last // B_c) - -(-B_r // B_c)) if causal else N_k // B_c)")),
+    Mistake("masked_by_sizes", "⌈B_r / B_c⌉ key blocks had a mask, wherever the diagonal lay", "where it enters",
+            (f"return {WHOLE}", "return (max(0, -(-seen_by_last // B_c) - -(-B_r // B_c)) if causal else N_k // B_c)")),
 ]
 hints = ["Begin without causal. The two numbers differ where the last key block is short: why?",
          "With causal, which query of the block sees the fewest keys, and which the most?",

@@ -55,9 +55,8 @@ mistakes = [
              "tuple(range(lane % 4 * N // 4, (lane % 4 + 1) * N // 4))")),
     Mistake("itself_among_others", "the thread was counted among the others", "the others only", (OTHERS,
              OTHERS.replace(" if other != thread", ""))),
-    Mistake("the_whole_warp", "all lanes of the warp were said to share the rows",
-            "how many lanes hold numbers of one row", (OTHERS,
-             OTHERS.replace("first, first + 4", "32 * warp, 32 * warp + 32"))),
+    Mistake("the_whole_warp", "all lanes of the warp were said to share the rows", "who holds numbers of one row",
+            (OTHERS, OTHERS.replace("first, first + 4", "32 * warp, 32 * warp + 32"))),
 ]
 hints = ["Split the number: warp = thread // 32, lane = thread % 32. The warp says which 16 rows.",
          "Lanes 4 n to 4 n + 3 hold row n of both halves: the warp's rows n and n + 8.",

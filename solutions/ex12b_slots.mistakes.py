@@ -1,5 +1,3 @@
-import torch
-
 from flashlab_course.check.cases import Mistake, case_of
 
 OWN, LEFT = "once += consumers * 64 * d * 2", "227 * 1024 - 1024 - once"
@@ -12,14 +10,9 @@ case = case_of(lambda d, keys, consumers, size=2, own_O=True: locals())
 
 
 def truth(d, keys, consumers, size, own_O):
-    """Slots put in one by one, as long as they fit beside 1 KiB."""
-    rows, tile = (torch.empty(n, d, dtype=(None, torch.int8, torch.int16)[size], device="meta").nbytes
-                  for n in (64 * consumers, keys))
-    once = rows + (torch.empty(64 * consumers, d, dtype=torch.bfloat16, device="meta").nbytes if own_O else 0)
-    taken, fit = 1024 + once + 2 * tile, 0
-    while taken <= 232_448:
-        taken, fit = taken + 2 * tile, fit + 1
-    return once, 2 * tile, fit
+    """As many slots as fit beside 1 KiB, by trying."""
+    once, a_slot = 64 * consumers * d * (size + 2 * own_O), 2 * keys * d * size
+    return once, a_slot, max((n for n in range(100) if 1024 + once + n * a_slot <= 232_448), default=0)
 
 
 cases = [

@@ -25,11 +25,10 @@ cases = [
     case("4096 key blocks", 1, 4096, 1000),
 ]
 mistakes = [
-    Mistake("fills_the_SMs", "s was SMs // P, just enough programs to fill the GPU",
-            "smaller s that are as fast, and larger ones that are faster", body="return min(T, max(1, SMs // P))"),
-    Mistake("start_forgotten", "the 2 extra steps were left out, or counted only once",
-            "what each wave costs besides its key blocks", (FIRST, "-(-P // SMs) * T"), (TIME,
-             "-(-(P * s) // SMs) * -(-T // s)")),
+    Mistake("fills_the_SMs", "s was SMs // P, just enough programs to fill the GPU", "other s that are as fast",
+            ("return best", "return min(T, max(1, SMs // P))")),
+    Mistake("start_forgotten", "the 2 extra steps were left out, or counted once", "what each wave costs", (FIRST,
+             "-(-P // SMs) * T"), (TIME, "-(-(P * s) // SMs) * -(-T // s)")),
     Mistake("waves_not_rounded", "the number of waves was left a fraction", "a last wave that is not full", (FIRST,
              "max(1, P / SMs) * (T + 2)"), (TIME, "max(1, P * s / SMs) * (-(-T // s) + 2)")),
     Mistake("waves_rounded_down", "the number of waves was rounded down", "a last wave that is not full", (FIRST,

@@ -54,7 +54,7 @@ mistakes = [
     Mistake("heads_inside_keys", "K_pages was read as (pages, page_size, H_kv, d)", "the shape of K_pages", (GATHER,
              "K_pages.reshape(len(K_pages), page_size, -1, d)[page, n % page_size, h]")),
     Mistake("begins_with_the_page", "the tile began with the first key of a page, not with key start",
-            "the first row of the tile", (f"torch.arange(start, {N})",
+            "the tile's first row", (f"torch.arange(start, {N})",
              "start // page_size * page_size + torch.arange(max(0, min(B_c, length - start)))")),
     Mistake("row_from_the_tile", "the row in the page was counted from the start of the tile",
             "a tile that begins inside a page", (GATHER, "K_pages[page, h, (n - start) % page_size]")),

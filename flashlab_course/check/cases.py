@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from flashlab import oracle
+from flashlab import memory, oracle
 from flashlab_course.check.form import Breach, Case, Mistake, whole
 
 LARGE = 60.0                   # scores times this: exponentials overflow unless they are shifted
@@ -40,16 +40,6 @@ def case_of(make):
                     loose=loose or (LOOSE if large else 0.0))
 
     return case
-
-
-def equal_weights(case):
-    """The case with the same weight for all keys: what adds up in O is a sum that 16 bits would round more and more
-    coarsely."""
-    def make():
-        inputs = case.make()
-        return inputs | {"Q": torch.zeros_like(inputs["Q"]), "V": torch.full_like(inputs["V"], 1 + 7 / 1024)}
-
-    return replace(case, make=make, units=2)
 
 
 def in_float64(case):
@@ -95,13 +85,13 @@ def apart(T, step):
     return torch.repeat_interleave(T, step, -1)[..., ::step]
 
 
-def drawn(N_q, N_k, d, d_v=None, *, H=(), H_kv=(), scale=None, factor=1.0, below=0, rising=False, exact=False,
-          dtype=torch.float32, seed):
+def drawn(N_q, N_k, d, d_v=None, *, H=(), H_kv=(), scale=None, factor=1.0, below=0, rising=False, equal=False,
+          exact=False, dtype=torch.float32, seed):
     """Q, K, V and dO. H, H_kv: (heads,) of queries and keys, where there are any.
 
-    factor: what Q is multiplied by. below: about −below is every score. rising: what each block adds to a gradient has
-    the same sign, so that a sum in 16 bits keeps less and less of it. exact: numbers of two digits behind the binary
-    point, a few of which make exact sums and products, in any order.
+    factor: what Q is multiplied by. below: about −below is every score. rising, equal: what each block adds to a
+    gradient, or to O, has the same sign, so that a sum in 16 bits keeps less and less of it. exact: numbers of two
+    digits behind the binary point, a few of which make exact sums and products, in any order.
     """
     shapes = (*H, N_q, d), (*H_kv, N_k, d), (*H_kv, N_k, d_v or d), (*H, N_q, d_v or d)
     Q, K, V, dO = (normal(*shape, seed=seed + n, dtype=dtype, factor=1.0 if n else factor)
@@ -113,6 +103,8 @@ def drawn(N_q, N_k, d, d_v=None, *, H=(), H_kv=(), scale=None, factor=1.0, below
         Q, K, V, dO = (torch.ones_like(T) for T in (Q, K, V, dO))
         Q, K, V, dO = Q * (1 + 7 / 1024), K * sign, V * sign * (1 + 7 / 1024), dO * (1 + 7 / 1024)
         K[..., ::2] *= -1                              # so that all scores are 0
+    if equal:
+        Q, V = torch.zeros_like(Q), torch.full_like(V, 1 + 7 / 1024)
     return tuple((T * 4).round() / 4 for T in (Q, K, V, dO)) if exact else (Q, K, V, dO)
 
 
@@ -141,7 +133,28 @@ def attention_case(N_q, N_k, d=3, d_v=None, *, B_r=None, B_c=None, causal=None, 
     return {"Q": Q, "K": K, "V": V} | {name: value for name, value in given.items() if value is not None}
 
 
+sizes_case = case_of(lambda N_q, N_k, d, d_v, **tiles: {"N_q": N_q, "N_k": N_k, "d": d, "d_v": d_v} | tiles)
+
+TILED_CASES = [sizes_case(name, *sizes, B_r=B_r, B_c=B_c) for name, *sizes, B_r, B_c in (
+    ("one block of each", 3, 3, 2, 2, 3, 3),
+    ("two key blocks", 3, 6, 2, 2, 3, 3),
+    ("two query blocks", 6, 3, 2, 2, 3, 3),
+    ("B_r ≠ B_c", 12, 12, 4, 4, 2, 3),
+    ("d_v ≠ d", 8, 12, 3, 5, 4, 3),
+    ("a short last key block", 9, 8, 3, 2, 3, 3),
+    ("a short last query block", 8, 9, 3, 2, 3, 3),
+    ("short last blocks", 11, 13, 4, 3, 4, 5),
+)]
+
+
 # ---- what answers and mistakes share
+
+def measured(rung, N_q, N_k, d, d_v, **tiles):
+    """(reads, writes) of a rung in elements, counted by the memory model on float32 tensors."""
+    Q, K, V = torch.ones(N_q, d), torch.ones(N_k, d), torch.ones(N_k, d_v)
+    with memory.Memory(1024 * memory.KiB) as mem:
+        rung(Q, K, V, **tiles)
+    return mem.read // 4, mem.written // 4
 
 def whole_numbers(found, at, count=None):
     """The whole numbers in a list that was returned. at: where, for the Breach if it is none, or of another length."""

@@ -10,7 +10,6 @@ GENERAL = {
     "a causal mask and fewer queries than keys": lambda causal, N_q, N_k: causal and N_q < N_k,
     "a causal mask": lambda causal: causal,
     "a short last key block": lambda N_k, B_c: N_k > B_c and N_k % B_c,
-    "more than two key blocks": lambda N_k, B_c: N_k > 2 * B_c,
     "more than one key block": lambda N_k, B_c: N_k > B_c,
     "a short last query block": lambda N_q, B_r: N_q > B_r and N_q % B_r,
     "more than one query block": lambda N_q, B_r: N_q > B_r,
@@ -19,21 +18,13 @@ GENERAL = {
     "16-bit inputs": lambda dtype: dtype in (torch.float16, torch.bfloat16),
     "float64 inputs": lambda dtype: dtype == torch.float64,
     "dropout": lambda dropout_p: dropout_p > 0,
-    "hidden keys": lambda hide: hide,
-    "one slot": lambda slots: slots == 1,
     "more than one head": lambda H: H > 1,
-    "more tiles than slots": lambda tiles, slots: tiles > slots,
-    "a scale other than 1/√d": lambda scale, d: abs(scale - d**-0.5) > 1e-6,
     "d_v ≠ d": lambda d, d_v: d_v != d,
-    "fewer queries than keys": lambda N_q, N_k: N_q < N_k,
-    "more queries than keys": lambda N_q, N_k: N_q > N_k,
     "N_q ≠ N_k": lambda N_q, N_k: N_q != N_k,
-    "B_r ≠ B_c": lambda B_r, B_c: B_r != B_c,
-    "more than one key": lambda N_k: N_k > 1,
     "more than one query": lambda N_q: N_q > 1,
 }
 ORDER = list(GENERAL)
-WEAK = ORDER[ORDER.index("a scale other than 1/√d"):]      # worth a word only where no other feature fits
+WEAK = ORDER[ORDER.index("d_v ≠ d"):]      # worth a word only where no other feature fits
 
 
 def features_of(given, own):
@@ -41,8 +32,3 @@ def features_of(given, own):
     return frozenset(text for text, holds in {**GENERAL, **own}.items()
                      if (names := inspect.signature(holds).parameters) and names.keys() <= given.keys()
                      and holds(**{name: given[name] for name in names}))
-
-
-def in_order(features):
-    """An exercise's own features first, then the general ones."""
-    return sorted(features, key=lambda text: (ORDER.index(text) if text in ORDER else -1, text))

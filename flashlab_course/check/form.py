@@ -55,18 +55,17 @@ class Breach(Exception):
 
 
 class Mistake:
-    """A known wrong version of the solution: swaps of text inside the marked regions, or a new body.
+    """A known wrong version of the solution: swaps of text inside the marked regions.
 
     what   one sentence on what the wrong version does, in the past tense, as said to the learner
     look   one sentence on what to look at
     swaps  (old, new) pairs; each old must stand exactly once in the regions; … in new is old
-    body   the whole text of the only region
     also   other swaps that make the same mistake with other numbers: -1e9 where swaps has -1e6
     stray  only accesses outside the tensors tell it apart: the interpreter sees them, a GPU follows them or stops
     """
 
-    def __init__(self, name, what, look, *swaps, body=None, also=(), stray=False):
-        self.name, self.what, self.look, self.stray, self.body = name, what, look, stray, body
+    def __init__(self, name, what, look, *swaps, also=(), stray=False):
+        self.name, self.what, self.look, self.stray = name, what, look, stray
         self.swaps = [(old, new.replace("…", old)) for old, new in swaps]
         self.forms = [self, *(Mistake(name, what, look, *other) for other in also)]
 
@@ -154,7 +153,7 @@ class Exercise:
         """The function with these mistakes made in it, one after the other."""
         parsed = self.parsed
         for mistake in mistakes:
-            parsed = parsed.edited(mistake.name, mistake.swaps, mistake.body)
+            parsed = parsed.edited(mistake.name, mistake.swaps)
         title = f"{self.name} with {' and '.join(m.name for m in mistakes)}"
         return source.load_text(parsed.text, title)[self.function]
 

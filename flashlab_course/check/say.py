@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 from flashlab_course.check import diagnose, failing, judge, line, raised, source, structure, where
-from flashlab_course.check.features import WEAK, in_order
+from flashlab_course.check.features import ORDER, WEAK
 from flashlab_course.check.report import Report
 
 PRINTED_LINES = 12
@@ -97,7 +97,8 @@ def which_cases(judged):
     if len(failed) == len(judged):
         return f"{what} in every case."
     shared = frozenset.intersection(*(k.case.features for k in failed))
-    found = in_order(shared.difference(*(k.case.features for k in judged if k.passed)))
+    found = shared.difference(*(k.case.features for k in judged if k.passed))
+    found = sorted(found, key=lambda text: (ORDER.index(text) if text in ORDER else -1, text))      # its own ones first
     if found and (found[0] not in WEAK or len(found) == 1):            # several weak ones tell nothing
         return f"{what} in every case with {found[0]}; all other cases are right."
     return f"{what} in {len(failed)} of {len(judged)} cases."
