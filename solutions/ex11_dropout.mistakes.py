@@ -30,9 +30,7 @@ cases = [
     case("nothing dropped", 3, 5, 4, (0, 3), (0, 5), p=0.0, seed=1100),
     case("all keys in one tile", 3, 4, 5, (0, 3), (0, 4), p=0.4, seed=1103),
     case("one tile of two", 4, 8, 3, (0, 4), (4, 8), p=0.25, seed=1106),
-    case("half dropped", 4, 9, 3, (0, 4), (2, 7), p=0.5, seed=1109),
     case("most dropped", 6, 12, 5, (2, 6), (0, 8), p=0.8, seed=1112),
-    case("a square tile", 4, 8, 4, (0, 4), (2, 6), p=0.3, seed=1115),
     case("one query, one key", 1, 2, 2, (0, 1), (0, 1), p=0.4, seed=1118),
     in_float64(case("half dropped, one query", 1, 6, 2, (0, 1), (0, 4), p=0.5, seed=1124)),
 ]

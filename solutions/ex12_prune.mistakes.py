@@ -43,11 +43,9 @@ cases = [
     case("one that fits to the byte", 64, 128, 2, 76 * KiB, grid=[(32, 64, 2, 3)]),
     case("one that is a byte too large", 64, 128, 2, 76 * KiB - 1, grid=[(32, 64, 2, 3)]),
     case("an H100, d 128", 128, 128, 2, 227 * KiB),
-    case("d 80", 80, 80, 2, 163 * KiB),
     case("values narrower than keys", 192, 128, 2, 227 * KiB),
     case("values wider than keys", 32, 72, 2, 99 * KiB),
     case("a small head", 8, 8, 4, 32 * KiB),
-    case("hardly any memory", 256, 256, 4, 64),
 ]
 mistakes = [
     Mistake("stages_forgotten", "K_j and V_j were counted once, not once for each stage",

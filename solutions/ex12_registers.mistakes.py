@@ -22,7 +22,6 @@ def truth(num_warps, registers, shared):
 
 cases = [
     case("the example", 8, 168, 100_000),
-    case("limited by shared memory", 4, 96, 80 * 1024),
     case("registers that are no multiple of 8", 4, 121, 48 * 1024),
     case("shared memory for two, to the byte", 8, 64, 113 * 1024),
     case("a byte too many for two", 8, 64, 113 * 1024 + 1),

@@ -30,13 +30,11 @@ cases = [
     case("no mask, whole blocks", 6, 12, 3, 4, causal=False),
     case("no mask, a short last key block", 6, 10, 3, 4, causal=False),
     case("causal, one block of each", 4, 4, 4, 4),
-    case("wide query blocks", 16, 16, 8, 2),
     case("short last blocks", 7, 7, 3, 2),
     case("one query of a decode step", 1, 10, 1, 4),
     case("fewer queries than keys", 3, 11, 2, 3),
     case("more queries than keys", 11, 4, 2, 3),
     case("one short key block", 4, 3, 2, 4),
-    case("9 queries, 10 keys, blocks of 4", 9, 10, 4, 4),
 ]
 mistakes = [
     Mistake("whole_by_last", "whole was decided by the last query", "who sees the fewest keys", (FIRST, LAST)),

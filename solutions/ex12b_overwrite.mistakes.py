@@ -58,8 +58,6 @@ cases = [
     case("one tile", 2, 1),
     case("two tiles, two slots", 2, 2),
     case("two tiles, one slot", 1, 2),
-    case("five tiles, two slots", 2, 5),
-    case("consumer 0 sits out a tile", 2, 3, (1, 0)),
     case("consumer 1 sits out two", 1, 4, (0, 2)),
     case("consumer 0 sees nothing", 2, 4, (4, 0)),
     case("both sit out", 2, 6, (3, 1)),

@@ -19,12 +19,9 @@ def truth(consumers, d, keys):
 cases = [
     case("the example", 2, 128, 128),
     case("three consumers", 3, 64, 128),
-    case("four consumers", 4, 64, 64),
-    case("three consumers, d = 128", 3, 128, 128),
     case("large blocks", 2, 64, 256),
     case("wide heads", 2, 256, 64),
     case("five consumers", 5, 48, 80),
-    case("six consumers", 6, 64, 32),
     case("seven consumers", 7, 128, 16),
 ]
 mistakes = [

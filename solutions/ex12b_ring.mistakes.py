@@ -27,11 +27,9 @@ def truth(slots, tiles):
 
 cases = [
     case("one tile, one slot", 1, 1),
-    case("one tile, two slots", 2, 1),
     case("two tiles, two slots", 2, 2),
     case("two tiles, one slot", 1, 2),
     case("three tiles, two slots", 2, 3),
-    case("four tiles, one slot", 1, 4),
     case("seven tiles, two slots", 2, 7),
     case("eight tiles, three slots", 3, 8),
 ]
