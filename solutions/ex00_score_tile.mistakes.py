@@ -3,12 +3,9 @@ from flashlab_course.check.cases import Mistake, case_of, drawn, in_float64
 Q_ROWS, K_ROWS, ROOT = "Q[i * B_r : (i + 1) * B_r]", "K[j * B_c : (j + 1) * B_c]", "Q.shape[-1] ** -0.5"
 
 outputs = [("S_ij", "row", "column")]
+forbid = lambda shape, Q, K, i, j, B_r, B_c: shape == (len(Q), len(K)) != (min(len(Q), B_r), min(len(K), B_c)) and (
+    f"the whole of S, {len(Q)} × {len(K)} scores, was made for a tile of {B_r} × {B_c}")
 features = {"a short tile": lambda N_q, N_k, i, j, B_r, B_c: (i + 1) * B_r > N_q or (j + 1) * B_c > N_k}
-
-
-def forbid(shape, Q, K, i, j, B_r, B_c):
-    if shape == (len(Q), len(K)) and (len(Q) > B_r or len(K) > B_c):
-        return f"the whole of S, {len(Q)} × {len(K)} scores, was made for a tile of {B_r} × {B_c}"
 
 
 @case_of

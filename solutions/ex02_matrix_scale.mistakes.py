@@ -19,11 +19,8 @@ def truth(X, factors, block):
     return factors.double()[:, None] * X.double(), trace.sectors("store")[0]
 
 
-@case_of
-def case(rows, cols, block, *, seed):
-    return {"X": normal(rows, cols, seed=seed), "factors": normal(rows, seed=seed + 1), "block": block}
-
-
+case = case_of(lambda rows, cols, block, *, seed: {"X": normal(rows, cols, seed=seed), "block": block,
+                                                   "factors": normal(rows, seed=seed + 1)})
 cases = [
     case("one block", 4, 8, (8, 4), seed=240),
     case("more columns than a block", 4, 24, (8, 4), seed=242),

@@ -6,13 +6,7 @@ outputs = [("C", "element"), ("threads",)]
 truth = lambda A, B, block: (A.double() + B.double(), block * -(-len(A) // block))
 features = {"a short last block": lambda N, block: N % block, "more than one block": lambda N, block: N > block,
             "N a multiple of the block": lambda N, block: N % block == 0}
-
-
-@case_of
-def case(N, block, *, seed):
-    return {"A": normal(N, seed=seed), "B": normal(N, seed=seed + 1), "block": block}
-
-
+case = case_of(lambda N, block, *, seed: {"A": normal(N, seed=seed), "B": normal(N, seed=seed + 1), "block": block})
 cases = [
     case("one full block", 4, 4, seed=200),
     case("two full blocks", 8, 4, seed=202),

@@ -7,6 +7,9 @@ ZEROS = "C_tile = torch.zeros(rows.stop - rows.start, cols.stop - cols.start)"
 ROWS, COLS, INNER = "tiles(A.shape[0], B_m)", "tiles(B.shape[1], B_n)", "tiles(A.shape[1], B_k)"
 
 outputs = [("C", "row", "column")]
+# room for some tiles, none for a whole panel of rows or columns, nor for all tiles of a row of C
+sram_bytes = lambda A, B, B_m, B_n, B_k: (4 * (3 * B_m * B_k + 3 * B_k * B_n + 4 * B_m * B_n)
+                                          if max(A.shape[1], B.shape[1]) > 30 else 64 * KiB)
 truth = lambda A, B, B_m, B_n, B_k: A.double() @ B.double()
 fewer = lambda A, B, B_m, B_n, B_k: A.shape[0] > B_m or B.shape[1] > B_n     # tiles kept for the next tile of C
 most = lambda A, B, B_m, B_n, B_k: {"A": B_m * B_k, "B": B_k * B_n}
@@ -19,11 +22,6 @@ def call(fn, A, B, B_m, B_n, B_k):
     with kernel("block_matmul", A=A, B=B, C=C):
         fn(A, B, C, B_m, B_n, B_k)
     return C
-
-
-def sram_bytes(A, B, B_m, B_n, B_k):
-    """Room for some tiles, none for a whole panel of rows or columns, nor for all tiles of a row of C."""
-    return 4 * (3 * B_m * B_k + 3 * B_k * B_n + 4 * B_m * B_n) if max(A.shape[1], B.shape[1]) > 30 else 64 * KiB
 
 
 @case_of

@@ -19,12 +19,8 @@ def call(fn, O, dO, B_r):
     return D
 
 
-@case_of
-def case(N_q, d_v, B_r, *, seed, dtype=torch.float32):
-    O, dO = (normal(N_q, d_v, seed=seed + n, dtype=dtype) for n in (0, 1))
-    return {"O": O, "dO": dO, "B_r": B_r}
-
-
+case = case_of(lambda N_q, d_v, B_r, *, seed, dtype=torch.float32: {
+    "O": normal(N_q, d_v, seed=seed, dtype=dtype), "dO": normal(N_q, d_v, seed=seed + 1, dtype=dtype), "B_r": B_r})
 cases = [
     case("one row", 1, 3, 1, seed=840),
     case("two blocks", 6, 5, 3, seed=846),

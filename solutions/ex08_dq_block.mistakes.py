@@ -11,6 +11,10 @@ L_SAFE, END = "L_i.masked_fill(L_i == -inf, 0)", "cols.start > rows.stop - 1 + N
 
 function = "dq_program"
 outputs = [("dQ", "query", "column")]
+# room for the tiles three times over, none for a row of all keys
+sram_bytes = lambda Q, K, V, B_r, B_c, **rest: 64 * KiB if len(K) <= 40 else (
+    4 * (10 * max(B_r, B_c) * max(Q.shape[1], V.shape[1]) + 6 * B_r * B_c + 64))
+truth = lambda Q, K, V, dO, causal, scale, **rest: oracle.gradients(Q, K, V, dO, causal=causal, scale=scale)[0]
 without = ("autograd",)
 most = lambda Q, K, V, dO, L, D, B_r, B_c, scale, causal: {"K": B_c * K.shape[1], "V": B_c * V.shape[1]}
 
@@ -21,15 +25,6 @@ def call(fn, Q, K, V, dO, L, D, B_r, B_c, scale, causal):
         for rows in tiles(len(Q), B_r):
             fn(Q, K, V, dO, L, D, dQ, rows, B_c, scale, causal)
     return dQ
-
-
-def truth(Q, K, V, dO, L, D, B_r, B_c, scale, causal):
-    return oracle.gradients(Q, K, V, dO, causal=causal, scale=scale)[0]
-
-
-def sram_bytes(Q, K, V, dO, L, D, B_r, B_c, scale, causal):
-    """Room for the tiles three times over, none for a row of all keys."""
-    return 4 * (10 * max(B_r, B_c) * max(Q.shape[1], V.shape[1]) + 6 * B_r * B_c + 64) if len(K) > 40 else 64 * KiB
 
 
 @case_of

@@ -1,4 +1,4 @@
-import torch
+import math
 
 from flashlab_course.check.cases import Mistake, case_of, normal
 
@@ -7,18 +7,10 @@ DX, DW, RETURN = "dY @ W.T", "X.T @ dY", "return dX, dW"
 outputs = [("dX", "row", "column"), ("dW", "row", "column")]
 without = ("autograd",)
 features = {"more than one row": lambda N: N > 1}
-
-
-def forbid(shape, X, W, dY):
-    if torch.Size(shape).numel() >= dY.numel() * min(X.numel(), W.numel()) and X.numel() > 40:
-        return f"it made a tensor of shape {shape}: that is a Jacobian, and the product with dY needs none of it"
-
-
-@case_of
-def case(N, K, M, *, seed):
-    return {"X": normal(N, K, seed=seed), "W": normal(K, M, seed=seed + 1), "dY": normal(N, M, seed=seed + 2)}
-
-
+forbid = lambda shape, X, W, dY: X.numel() > 40 and math.prod(shape) >= dY.numel() * min(X.numel(), W.numel()) and (
+    f"it made a tensor of shape {shape}: that is a Jacobian, and the product with dY needs none of it")
+case = case_of(lambda N, K, M, *, seed: {"X": normal(N, K, seed=seed), "W": normal(K, M, seed=seed + 1),
+                                         "dY": normal(N, M, seed=seed + 2)})
 cases = [
     case("one row, square W", 1, 3, 3, seed=800),
     case("three rows, square matrices", 3, 3, 3, seed=803),

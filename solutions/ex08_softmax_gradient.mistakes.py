@@ -6,15 +6,12 @@ DS, D = "P * (dP - D)", "(P * dP).sum(-1, keepdim=True)"
 ALL = slice(None)
 
 outputs = [("dS", "query", "key")]
+forbid = lambda shape, P, dP: P.shape[1] > 6 and shape[-2:] == (P.shape[1], P.shape[1]) and (
+    f"a tensor of shape {shape} was made, as large as a row's Jacobian: dS needs one number for each row")
 without = ("autograd",)
 loops = lambda P, dP: ("rows", len(P)) if len(P) > 6 else None
 features = {"a row hidden throughout": lambda hide: ALL in [keys for _, keys in hide],
             "more than one row": lambda N_q: N_q > 1}
-
-
-def forbid(shape, P, dP):
-    if P.shape[1] > 6 and shape[-2:] == (P.shape[1], P.shape[1]):
-        return f"a tensor of shape {shape} was made, as large as a row's Jacobian: dS needs one number for each row"
 
 
 @case_of

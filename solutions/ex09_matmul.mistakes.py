@@ -17,11 +17,8 @@ after = [compiled.narrow("int32_offset")]
 seconds = 8
 most = lambda A, B, C, B_m, B_n, B_k: {"A": B_m * B_k, "B": B_k * B_n}
 features = {"more than one step along k": lambda K, B_k: K > B_k, "a short last step along k": lambda K, B_k: K % B_k}
-
-
-def traffic(A, B, C, B_m, B_n, B_k):
-    tiles_down, tiles_across = -(-len(A) // B_m), -(-B.shape[1] // B_n)
-    return {"A": (tiles_across * A.numel(), 0), "B": (tiles_down * B.numel(), 0), "C": (0, C.numel())}
+traffic = lambda A, B, C, B_m, B_n, B_k: {"A": (-(-B.shape[1] // B_n) * A.numel(), 0),
+                                          "B": (-(-len(A) // B_m) * B.numel(), 0), "C": (0, C.numel())}
 
 
 @case_of

@@ -16,14 +16,8 @@ seconds = 6
 without = ("softmax",)
 traffic = lambda X, Y: {"X": (X.numel(), 0), "Y": (0, X.numel())}
 features = {"more than one row": lambda M: M > 1, "a row that is no power of two": lambda N: N & (N - 1)}
-
-
-@case_of
-def case(M, N, *, dtype=torch.float32, factor=1.0, shift=0.0, Y_dtype=None, seed):
-    X = normal(M, N, seed=seed, factor=factor) + shift
-    return {"X": X.to(dtype), "Y": torch.zeros(M, N, dtype=Y_dtype or dtype)}
-
-
+case = case_of(lambda M, N, *, dtype=torch.float32, factor=1.0, shift=0.0, Y_dtype=None, seed: {
+    "X": (normal(M, N, seed=seed, factor=factor) + shift).to(dtype), "Y": torch.zeros(M, N, dtype=Y_dtype or dtype)})
 cases = [
     case("one row", 1, 8, seed=980),
     case("three rows", 3, 8, seed=981),

@@ -11,14 +11,9 @@ reads, writes = ("X", "Y"), ("Out",)
 seconds = 6
 traffic = lambda a, X, Y, Out, B: {"X": (len(X), 0), "Y": (len(X), 0), "Out": (0, len(X))}
 features = {"a short last block": lambda N, B: N % B}
-
-
-@case_of
-def case(N, B, a=0.5, *, dtype=torch.float32, seed):
-    X, Y = normal(N, seed=seed, dtype=dtype), normal(N, seed=seed + 1, dtype=dtype)
-    return {"a": a, "X": X, "Y": Y, "Out": torch.zeros(N, dtype=dtype), "B": B}
-
-
+case = case_of(lambda N, B, a=0.5, *, dtype=torch.float32, seed: {
+    "a": a, "X": normal(N, seed=seed, dtype=dtype), "Y": normal(N, seed=seed + 1, dtype=dtype),
+    "Out": torch.zeros(N, dtype=dtype), "B": B})
 cases = [
     case("one block", 16, 16, seed=960),
     case("two blocks", 32, 16, seed=962),

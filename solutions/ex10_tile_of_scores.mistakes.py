@@ -13,19 +13,11 @@ truth = lambda Q, K, S, scale, B_r, B_c: Q.double() @ K.double().T * scale
 reads, writes = ("Q", "K"), ("S",)
 after = [compiled.narrow("int32_offset")]
 seconds = 6
-
-
-def traffic(Q, K, S, scale, B_r, B_c):
-    T_r, T_c = -(-len(Q) // B_r), -(-len(K) // B_c)
-    return {"Q": (T_c * Q.numel(), 0), "K": (T_r * K.numel(), 0), "S": (0, S.numel())}
-
-
-@case_of
-def case(N_q, N_k, d=16, B_r=16, B_c=16, *, scale=0.5, seed, dtype=torch.float32):
-    Q, K = normal(N_q, d, seed=seed, dtype=dtype), normal(N_k, d, seed=seed + 1, dtype=dtype)
-    return {"Q": Q, "K": K, "S": torch.zeros(N_q, N_k), "scale": scale, "B_r": B_r, "B_c": B_c}
-
-
+traffic = lambda Q, K, S, scale, B_r, B_c: {"Q": (-(-len(K) // B_c) * Q.numel(), 0),
+                                            "K": (-(-len(Q) // B_r) * K.numel(), 0), "S": (0, S.numel())}
+case = case_of(lambda N_q, N_k, d=16, B_r=16, B_c=16, *, scale=0.5, seed, dtype=torch.float32: {
+    "Q": normal(N_q, d, seed=seed, dtype=dtype), "K": normal(N_k, d, seed=seed + 1, dtype=dtype),
+    "S": torch.zeros(N_q, N_k), "scale": scale, "B_r": B_r, "B_c": B_c})
 cases = [
     case("one tile", 16, 16, seed=900),
     case("two query blocks", 32, 16, seed=902),

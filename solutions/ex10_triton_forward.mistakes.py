@@ -18,6 +18,7 @@ SEEN, V_AT = "tl.minimum(N_q, (i + 1) * B_r) + N_k - N_q", "V + keys[:, None] * 
 V_AS_K = (f"{V_AT} + cols * stride_Vd", "V + keys[:, None] * stride_Kn + cols * stride_Kd")
 
 outputs = [("O", "head", "query", "column"), ("L", "head", "query")]
+truth = lambda Q, K, V, causal, scale, **rest: oracle.attention(Q, K, V, causal=causal, scale=scale)
 reads, writes = ("Q", "K", "V"), ("O", "L")
 after = [compiled.narrow("int32_offset")]
 seconds = 6
@@ -29,10 +30,6 @@ def call(fn, Q, K, V, O, L, causal, scale, B_r, B_c):
     H, N_q, d = Q.shape
     strides = [step for T in (Q, K, V, O, L) for step in T.stride()]
     fn[(-(-N_q // B_r), H)](Q, K, V, O, L, *strides, scale, N_q, K.shape[1], d, causal, B_r, B_c)
-
-
-def truth(Q, K, V, O, L, causal, scale, B_r, B_c):
-    return oracle.attention(Q, K, V, causal=causal, scale=scale)
 
 
 def traffic(Q, K, V, O, L, causal, scale, B_r, B_c):

@@ -33,11 +33,7 @@ def truth(grid, d, d_v, element_size, limit):
                          for B_r, B_c, warps, stages in grid])
 
 
-@case_of
-def case(d, d_v, element_size, limit, *, grid=GRID):
-    return {"grid": grid, "d": d, "d_v": d_v, "element_size": element_size, "limit": limit}
-
-
+case = case_of(lambda d, d_v, element_size, limit, *, grid=GRID: locals())
 cases = [
     case("one with too many warps", 64, 128, 2, 99 * KiB, grid=[(32, 64, 4, 3)]),
     case("one that fits to the byte", 64, 128, 2, 76 * KiB, grid=[(32, 64, 2, 3)]),

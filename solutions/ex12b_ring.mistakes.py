@@ -7,6 +7,7 @@ ENDED, RELEASE = "yield wgmma_wait(0)", "yield release(K.free[slot])"
 LATER = f"if j >= slots:\n            {FREE}".replace(" ^ 1", "")
 
 outputs = [Output(name, ("tile",), ((-1, "nothing"),)) for name in ("slot_of", "multiplied")]
+truth = lambda slots, tiles: (padded((j % slots for j in range(tiles)), tiles), padded(range(tiles), tiles))
 features = {"more than two rounds": lambda slots, tiles: tiles > 2 * slots}
 case = case_of(lambda slots, tiles: locals())
 
@@ -19,10 +20,6 @@ def call(fn, slots, tiles):
         raise Breach("machine", f"the machine stops: {machine.error}")
     return tuple(padded((request.arguments[2] for _, request in machine.requests if request.kind == kind), tiles)
                  for kind in ("fetch", "wgmma"))
-
-
-def truth(slots, tiles):
-    return padded((j % slots for j in range(tiles)), tiles), padded(range(tiles), tiles)
 
 
 cases = [

@@ -8,7 +8,7 @@ import torch
 
 from flashlab.triton_mode import interpreted
 from flashlab_course.check import checker, form, source
-from flashlab_course.check.cases import apart, exact, in_float64
+from flashlab_course.check.cases import apart, drawn, in_float64
 
 TRITON = importlib.util.find_spec("triton") is not None
 # shown by itself, modelled, interpreted
@@ -68,7 +68,8 @@ def test_a_case_in_float64_is_the_same_case():
 
 
 def test_exact_numbers_are_exact_in_any_order():
-    A, B = exact(4, 16, seed=3), exact(16, 4, seed=4)
+    A, B, *_ = drawn(4, 4, 16, exact=True, seed=3)
+    B = B.T
     assert torch.equal((A @ B).double(), A.double() @ B.double())
 
 
