@@ -14,6 +14,7 @@ cases = [
     case("fewer elements than threads", 8, 64, seed=206),
     case("two warps in a block", 150, 64, seed=208),
     case("one element", 1, 4, seed=210),
+    case("a block of 6", 15, 6, seed=214),
 ]
 mistakes = [
     Mistake("grid_floor", "the number of blocks was rounded down, so the short last block was never launched",

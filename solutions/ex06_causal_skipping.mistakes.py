@@ -1,12 +1,12 @@
 import torch
 
-from flashlab_course.check.cases import Mistake, case_of, no_matrix, whole_numbers
+from flashlab_course.check.cases import Mistake, case_of, whole_numbers
 
 VISITED, FULL = "-(-seen_by_last // B_c)", "visited if seen_by_first == N_k else seen_by_first // B_c"
 LAST, FIRST = "last + 1 + N_k - N_q", "first + 1 + N_k - N_q"
 
 outputs = [("full", "query block"), ("visited", "query block")]
-forbid = no_matrix
+forbid = lambda shape, **sizes: sum(n > 1 for n in shape) > 1 and f"a tensor of shape {shape} was made: sizes will do"
 case = case_of(lambda N_q, N_k, B_r, B_c: locals())
 
 

@@ -1,5 +1,5 @@
 from flashlab.rungs.fa1 import fa1_forward
-from flashlab_course.check.cases import TILED_CASES, Mistake, measured
+from flashlab_course.check.cases import Mistake, case_of, measured
 
 READS = "N_k * (d + d_v) + T_c * N_q * (d + d_v + 2)"
 WRITES = "N_q * (d_v + 2) + T_c * N_q * (d_v + 2) + N_q"
@@ -7,7 +7,15 @@ WRITES = "N_q * (d_v + 2) + T_c * N_q * (d_v + 2) + N_q"
 outputs = [("reads",), ("writes",)]
 ints_only = True
 truth = lambda **sizes: measured(fa1_forward, **sizes)
-cases = TILED_CASES
+case = case_of(lambda N_q, N_k, d, d_v, B_r, B_c: locals())
+cases = [
+    case("one block of each", 3, 3, 2, 2, 3, 3),
+    case("two query blocks", 6, 3, 2, 2, 3, 3),
+    case("B_r ≠ B_c", 12, 12, 4, 4, 2, 3),
+    case("a short last key block", 9, 8, 3, 2, 3, 3),
+    case("a short last query block", 8, 9, 3, 2, 3, 3),
+    case("short last blocks", 11, 13, 4, 3, 4, 5),
+]
 mistakes = [
     Mistake("T_c_floor", "the number of key blocks was rounded down", "T_c where the last block is short",
             ("-(-N_k // B_c)", "N_k // B_c")),

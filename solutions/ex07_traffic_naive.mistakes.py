@@ -1,6 +1,5 @@
 from flashlab.rungs.naive import naive_forward
-from flashlab_course.check.cases import Mistake, measured
-from flashlab_course.check.cases import sizes_case as case
+from flashlab_course.check.cases import Mistake, case_of, measured
 
 READS, WRITES = "(N_q + N_k) * d + 4 * N_q * N_k + N_k * d_v", "3 * N_q * N_k + N_q * d_v + N_q"
 ONE_LESS = (WRITES, "2 * N_q * N_k + N_q * d_v + N_q")
@@ -9,6 +8,7 @@ ONE_READ_LESS = (READS, "(N_q + N_k) * d + 3 * N_q * N_k + N_k * d_v")
 outputs = [("reads",), ("writes",)]
 ints_only = True
 truth = lambda **sizes: measured(naive_forward, **sizes)
+case = case_of(lambda N_q, N_k, d, d_v: locals())
 cases = [
     case("small", 5, 7, 3, 4),
     case("all different", 7, 11, 3, 5),

@@ -41,6 +41,7 @@ cases = [
     case("causal, two blocks of each", 8, 8, 4, 4, True),
     case("two blocks of each", 8, 8, 4, 4),
     case("causal, three blocks of each", 12, 12, 4, 4, True),
+    case("three blocks of each", 12, 12, 4, 4),
     case("causal, a short last query block", 10, 10, 4, 2, True),
     case("causal, wide key blocks", 10, 10, 2, 4, True),
     case("causal, more keys", 6, 14, 2, 2, True),

@@ -1,12 +1,12 @@
 import torch
 
-from flashlab_course.check.cases import Mistake, case_of, no_matrix, whole_numbers
+from flashlab_course.check.cases import Mistake, case_of, whole_numbers
 
 FIRST, LAST = "max(0, first + 1 + N_k - N_q)", "max(0, last + 1 + N_k - N_q)"
 WHOLE, END = "seen_by_first // B_c", "-(-seen_by_last // B_c)"
 
 outputs = [("whole", "query block"), ("end", "query block")]
-forbid = no_matrix
+forbid = lambda shape, **sizes: sum(n > 1 for n in shape) > 1 and f"a tensor of shape {shape} was made: sizes will do"
 features = {"no mask": lambda causal: not causal, "a short last key block": lambda N_k, B_c: N_k % B_c,
             "a short last query block": lambda N_q, B_r: N_q % B_r}
 case = case_of(lambda N_q, N_k, B_r, B_c, causal=True: locals())

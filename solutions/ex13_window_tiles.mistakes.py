@@ -1,4 +1,4 @@
-from flashlab_course.check.cases import Mistake, case_of, no_matrix
+from flashlab_course.check.cases import Mistake, case_of
 
 FIRST_KEY, END = "max(0, length - 1 - left)", "-(-length // B_c)"
 START, BOUNDS = f"start = 0 if left == -1 else {FIRST_KEY}", f"first, end = start // B_c, {END}"
@@ -6,7 +6,7 @@ CROSSED = "{j for j, cut in ((first, start), (end - 1, length)) if cut % B_c}"
 
 outputs = [("first",), ("end",), ("masked",)]
 ints_only = True
-forbid = lambda shape, **sizes: no_matrix((2, *shape))     # nor a vector
+forbid = lambda shape, **sizes: max(shape, default=0) > 1 and f"a tensor of shape {shape} was made: sizes will do"
 features = {"no window": lambda left: left == -1, "a short last block": lambda length, B_c: length % B_c,
             "a window longer than the text": lambda length, left: left >= length}
 case = case_of(lambda length, left, B_c: locals())

@@ -24,8 +24,8 @@ LOOSE = 2e-4
 def case_of(make):
     """Turn make(*sizes, **options) -> {argument: value} into case(name, *sizes, **options) -> Case.
 
-    Positional arguments are printed in reports, and those of `options` that are given. All but None are told to
-    features. units, loose: of the Case; loose follows from large scores, which `factor`, `below` and `shift` make.
+    Sizes, and options that are given, are printed in reports; features follow from all but None. units, loose: of the
+    Case; loose follows from large scores, which `factor`, `below` and `shift` make.
     """
     signature = inspect.signature(make)
 
@@ -45,8 +45,7 @@ def case_of(make):
 def in_float64(case):
     """The case in float64, where a small number shows that float32 swallows: an ε in a denominator.
 
-    Where its arithmetic is exact in float32, an answer that keeps some of its sums in float32 passes; one that cannot
-    take float64 at all is judged by the case as it was.
+    An answer that cannot take float64 at all is judged by the case as it was.
     """
     return replace(case, name=f"{case.name}, in float64", make=lambda: doubled(case.make()), loose=DIGITS, narrow=case,
                    features=case.features | {"float64 inputs"})
@@ -99,9 +98,9 @@ def drawn(N_q, N_k, d, d_v=None, *, H=(), H_kv=(), scale=None, factor=1.0, below
     if below:
         Q, K = far_below(Q, K, scale, below)
     if rising:
-        sign = torch.where(torch.arange(N_k) < N_k // 2, 1, -1)[:, None].to(dtype)
-        Q, K, V, dO = (torch.ones_like(T) for T in (Q, K, V, dO))
-        Q, K, V, dO = Q * (1 + 7 / 1024), K * sign, V * sign * (1 + 7 / 1024), dO * (1 + 7 / 1024)
+        Q, K, V, dO = (torch.full_like(T, 1 + 7 / 1024) for T in (Q, K, V, dO))
+        for T in (K, V):
+            T[..., N_k // 2 :, :] *= -1
         K[..., ::2] *= -1                              # so that all scores are 0
     if equal:
         Q, V = torch.zeros_like(Q), torch.full_like(V, 1 + 7 / 1024)
@@ -109,13 +108,13 @@ def drawn(N_q, N_k, d, d_v=None, *, H=(), H_kv=(), scale=None, factor=1.0, below
 
 
 def far_below(Q, K, scale=None, about=BELOW):
-    """Q and K changed so that every score is about −BELOW, where a maximum that starts at 0 shows; at −EDGE they differ
-    less."""
-    scale = Q.shape[-1] ** -0.5 if scale is None else scale
-    one, other = torch.zeros(Q.shape[-1], dtype=Q.dtype), torch.zeros(Q.shape[-1], dtype=Q.dtype)
-    share = 0.5 if about == BELOW else 1.0             # at the edge all of it in Q: K's would be rounded away in dS K
-    one[0], other[0] = abs(about / scale) ** share, -math.copysign(abs(about / scale) ** (1 - share), scale)
-    return (Q / 4 + one, K / 4 + other) if about == BELOW else (Q / 64 + one, K / 4096 + other)
+    """Q and K changed so that every score is about −BELOW, where a maximum that starts at 0 shows, or −EDGE."""
+    scale = scale or Q.shape[-1] ** -0.5
+    size, share = abs(about / scale), 0.5 if about == BELOW else 1.0    # K's share would be rounded away in dS K
+    Q, K = (Q / 4, K / 4) if about == BELOW else (Q / 64, K / 4096)
+    Q[..., 0] += size**share
+    K[..., 0] -= math.copysign(size ** (1 - share), scale)
+    return Q, K
 
 
 def L_and_D(Q, K, V, dO, causal, scale):
@@ -131,20 +130,6 @@ def attention_case(N_q, N_k, d=3, d_v=None, *, B_r=None, B_c=None, causal=None, 
     Q, K, V, _ = drawn(N_q, N_k, d, d_v, scale=scale, seed=3 * seed + 11, **how)
     given = {"B_r": B_r, "B_c": B_c, "causal": causal, "scale": scale, "cuts": cuts, "dropout_p": dropout_p}
     return {"Q": Q, "K": K, "V": V} | {name: value for name, value in given.items() if value is not None}
-
-
-sizes_case = case_of(lambda N_q, N_k, d, d_v, **tiles: {"N_q": N_q, "N_k": N_k, "d": d, "d_v": d_v} | tiles)
-
-TILED_CASES = [sizes_case(name, *sizes, B_r=B_r, B_c=B_c) for name, *sizes, B_r, B_c in (
-    ("one block of each", 3, 3, 2, 2, 3, 3),
-    ("two key blocks", 3, 6, 2, 2, 3, 3),
-    ("two query blocks", 6, 3, 2, 2, 3, 3),
-    ("B_r ≠ B_c", 12, 12, 4, 4, 2, 3),
-    ("d_v ≠ d", 8, 12, 3, 5, 4, 3),
-    ("a short last key block", 9, 8, 3, 2, 3, 3),
-    ("a short last query block", 8, 9, 3, 2, 3, 3),
-    ("short last blocks", 11, 13, 4, 3, 4, 5),
-)]
 
 
 # ---- what answers and mistakes share
@@ -164,16 +149,8 @@ def whole_numbers(found, at, count=None):
     return numbers
 
 
-def no_matrix(shape, *inputs, **named):
-    """For an exercise's `forbid`: sizes are given, and sizes are asked for."""
-    if sum(size > 1 for size in shape) > 1:
-        return f"a tensor of shape {shape} was made: the sizes alone say which blocks are visited"
-    return None
-
-
 def no_scores(shape, Q, K, V, B_c=0, **rest):
-    """For an exercise's `forbid`: no tensor of all scores, where no other one is as wide, two of Q or V side by side
-    and two columns more."""
+    """For an exercise's `forbid`: no tensor of all scores, where no other tensor is as wide."""
     whole_S = sorted(size for size in shape if size > 1) == sorted((len(Q), len(K)))
     if whole_S and len(K) > max(B_c, 2 * max(Q.shape[-1], V.shape[-1]) + 2) and len(Q) > 1:
         most = f"no more than B_c = {B_c} of its columns at a time" if B_c else "no tensor has to be as large"
@@ -186,9 +163,8 @@ def padded(numbers, count):
     return torch.tensor([*numbers, *[-1] * (count + 1)][:count + 1])
 
 
-def epsilon(*swaps, sizes=EPSILONS, name="epsilon", what="a small number was added to the denominator",
+def epsilon(*swaps, sizes=EPSILONS, what="a small number was added to the denominator",
             look="the denominator: an ε changes every row, also those that need none"):
-    """The mistake of an ε that nothing asks for, of any of the usual sizes. swaps: (old, new with ε) pairs, each a
-    place for it."""
+    """The mistake of an ε that nothing asks for. swaps: (old, new with ε) pairs, each a place for it."""
     first, *others = ([(old, new.replace("ε", str(size)))] for old, new in swaps for size in sizes)
-    return Mistake(name, what, look, *first, also=others)
+    return Mistake("epsilon", what, look, *first, also=others)

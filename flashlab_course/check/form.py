@@ -1,5 +1,4 @@
-"""The form of an exercise: its cases, its truth, and the mistakes it knows. solutions/README.md shows how to add
-one."""
+"""The form of an exercise: its cases, its truth, its mistakes. solutions/README.md shows how to add one."""
 
 import importlib.util
 import inspect

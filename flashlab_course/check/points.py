@@ -209,8 +209,7 @@ class _Operations(DispatchMode):
             broken(self.facts, "not_by_kernel", f"PyTorch computed part of it ({at})")
 
     def _count(self, name, out, frame):
-        """One line that runs the same operation once for each head, say, or makes a tensor of as many Python
-        numbers."""
+        """One line that runs an operation once for each head, say, or makes a tensor of as many Python numbers."""
         key = frame.f_code, frame.f_lasti, name
         self.runs[key] += 1
         listed = name == "lift_fresh" and "tensor" in frame.f_code.co_names and out.numel() >= self.most

@@ -77,8 +77,7 @@ def run(exercise, fn, inputs, *, limit=None, own_file=None):
 
 @contextlib.contextmanager
 def _guarded(exercise, inputs, facts):
-    """The Guard that holds a Triton exercise's loads and stores against its tensors, else None; what it saw ends up in
-    facts."""
+    """The Guard over a Triton exercise's loads and stores, else None; what it saw ends up in facts."""
     if not exercise.triton:
         yield None
         return

@@ -98,7 +98,7 @@ def which_cases(judged):
         return f"{what} in every case."
     shared = frozenset.intersection(*(k.case.features for k in failed))
     found = shared.difference(*(k.case.features for k in judged if k.passed))
-    found = sorted(found, key=lambda text: (ORDER.index(text) if text in ORDER else -1, text))      # its own ones first
+    found = sorted(found.difference(ORDER)) + [text for text in ORDER if text in found]            # its own ones first
     if found and (found[0] not in WEAK or len(found) == 1):            # several weak ones tell nothing
         return f"{what} in every case with {found[0]}; all other cases are right."
     return f"{what} in {len(failed)} of {len(judged)} cases."
