@@ -14,15 +14,13 @@ def case(N_q, N_k, d, i, j, B_r, B_c, **how):
     return {"Q": Q, "K": K, "i": i, "j": j, "B_r": B_r, "B_c": B_c}
 
 
-cases = [
-    case("one tile is all of S", 3, 4, 5, 0, 0, 3, 4, seed=900),
-    case("second row of tiles", 6, 4, 3, 1, 0, 3, 2, seed=904),
-    case("second column of tiles", 4, 9, 3, 0, 1, 2, 3, seed=906),
-    case("third row, second column", 9, 8, 5, 2, 1, 3, 4, seed=908),
-    case("a short tile at the end", 7, 11, 4, 2, 3, 3, 3, seed=910),
-    case("9 rows in tiles of 4", 9, 10, 3, 1, 1, 4, 4, seed=914),
-    in_float64(case("exact numbers", 5, 7, 4, 1, 0, 2, 3, exact=True, seed=912)),
-]
+cases = [case("one tile is all of S", 3, 4, 5, 0, 0, 3, 4, seed=900),
+         case("second row of tiles", 6, 4, 3, 1, 0, 3, 2, seed=904),
+         case("second column of tiles", 4, 9, 3, 0, 1, 2, 3, seed=906),
+         case("third row, second column", 9, 8, 5, 2, 1, 3, 4, seed=908),
+         case("a short tile at the end", 7, 11, 4, 2, 3, 3, 3, seed=910),
+         case("9 rows in tiles of 4", 9, 10, 3, 1, 1, 4, 4, seed=914),
+         in_float64(case("exact numbers", 5, 7, 4, 1, 0, 2, 3, exact=True, seed=912))]
 mistakes = [
     Mistake("no_scale", "the scores were not divided by √d", "what follows the product of queries and keys",
             (" * " + ROOT, "")),

@@ -7,22 +7,20 @@ HIDE, DEFAULT = "S.masked_fill(hidden, -inf)", "Q.shape[-1] ** -0.5 if scale is 
 outputs = [("O", "query", "column")]
 truth = lambda Q, K, V, causal=False, scale=None: oracle.attention(Q, K, V, causal=causal, scale=scale)[0]
 without = ("attention",)
-cases = [
-    attention_case("one query, three keys", 1, 3, 4, 5, seed=1),
-    attention_case("square", 4, 4, 4, seed=2),
-    attention_case("d_v ≠ d", 5, 3, 9, 2, seed=4),
-    attention_case("causal, square", 4, 4, 4, causal=True, seed=5),
-    attention_case("causal, scores in the hundreds", 5, 5, 4, causal=True, factor=LARGE, seed=6),
-    attention_case("causal, fewer queries than keys", 2, 5, 3, causal=True, seed=7),
-    attention_case("causal, more queries than keys", 5, 3, 3, causal=True, seed=8),
-    attention_case("causal, one query fewer than keys", 3, 4, 3, causal=True, seed=41),
-    attention_case("a scale of 0", 3, 4, 4, scale=0.0, seed=31),
-    attention_case("causal, scores around −997", 4, 4, 4, causal=True, below=EDGE, seed=40),
-    attention_case("causal, a scale of 0", 3, 3, 4, scale=0.0, causal=True, seed=36),
-    attention_case("causal, a negative scale", 4, 4, 3, scale=-0.7, causal=True, seed=37),
-    attention_case("a negative scale, scores in the hundreds", 4, 5, 4, scale=-0.5, factor=LARGE, seed=38),
-    in_float64(attention_case("two keys", 1, 2, 4, seed=35)),
-]
+cases = [attention_case("one query, three keys", 1, 3, 4, 5, seed=1),
+         attention_case("square", 4, 4, 4, seed=2),
+         attention_case("d_v ≠ d", 5, 3, 9, 2, seed=4),
+         attention_case("causal, square", 4, 4, 4, causal=True, seed=5),
+         attention_case("causal, scores in the hundreds", 5, 5, 4, causal=True, factor=LARGE, seed=6),
+         attention_case("causal, fewer queries than keys", 2, 5, 3, causal=True, seed=7),
+         attention_case("causal, more queries than keys", 5, 3, 3, causal=True, seed=8),
+         attention_case("causal, one query fewer than keys", 3, 4, 3, causal=True, seed=41),
+         attention_case("a scale of 0", 3, 4, 4, scale=0.0, seed=31),
+         attention_case("causal, scores around −997", 4, 4, 4, causal=True, below=EDGE, seed=40),
+         attention_case("causal, a scale of 0", 3, 3, 4, scale=0.0, causal=True, seed=36),
+         attention_case("causal, a negative scale", 4, 4, 3, scale=-0.7, causal=True, seed=37),
+         attention_case("a negative scale, scores in the hundreds", 4, 5, 4, scale=-0.5, factor=LARGE, seed=38),
+         in_float64(attention_case("two keys", 1, 2, 4, seed=35))]
 mistakes = [
     Mistake("softmax_over_queries", "the softmax ran over the queries, not over the keys",
             "the dimension of the softmax", (SOFTMAX, "P = torch.softmax(S, dim=0)")),

@@ -24,15 +24,13 @@ def case(N_q, N_k, H, d, *, seed, factor=1.0, below=0):
     return {"X_q": X_q, "X_k": X_k, "X_v": normal(N_k, H * d, seed=seed + 2), "H": H}
 
 
-cases = [
-    case("one head", 4, 4, 1, 5, seed=200),
-    case("as many queries as heads", 3, 3, 3, 2, seed=220),
-    case("three heads, N_q ≠ N_k", 4, 6, 3, 2, seed=230),
-    case("eight heads", 3, 4, 8, 2, seed=240),
-    case("scores in the hundreds", 4, 6, 2, 4, seed=270, factor=LARGE),
-    case("scores far below 0", 3, 4, 2, 4, seed=280, below=BELOW),
-    in_float64(case("one query, two keys", 1, 2, 2, 4, seed=260)),
-]
+cases = [case("one head", 4, 4, 1, 5, seed=200),
+         case("as many queries as heads", 3, 3, 3, 2, seed=220),
+         case("three heads, N_q ≠ N_k", 4, 6, 3, 2, seed=230),
+         case("eight heads", 3, 4, 8, 2, seed=240),
+         case("scores in the hundreds", 4, 6, 2, 4, seed=270, factor=LARGE),
+         case("scores far below 0", 3, 4, 2, 4, seed=280, below=BELOW),
+         in_float64(case("one query, two keys", 1, 2, 2, 4, seed=260))]
 mistakes = [
     Mistake("split_without_transpose", "each head got some rows of X, not d columns of every row",
             "the order of the sizes in the view of X", (SPLIT, "X.reshape(H, len(X), d)")),

@@ -22,14 +22,12 @@ def truth(N, block):
     return -(-N // block), trace.threads - trace.active_lanes(line=4), trace.idle_lanes(line=4)
 
 
-cases = [
-    case("the example", 8, 64),
-    case("nobody idle", 64, 32),
-    case("a short last warp", 70, 32),
-    case("blocks of 8", 40, 8),
-    case("blocks of 40", 100, 40),
-    case("a warp with nothing to do", 257, 128),
-]
+cases = [case("the example", 8, 64),
+         case("nobody idle", 64, 32),
+         case("a short last warp", 70, 32),
+         case("blocks of 8", 40, 8),
+         case("blocks of 40", 100, 40),
+         case("a warp with nothing to do", 257, 128)]
 mistakes = [
     Mistake("grid_floor", "the number of blocks was rounded down", "a last block that is not full", (BLOCKS,
              "blocks = max(1, N // block)")),

@@ -21,15 +21,13 @@ def truth(X, factors, block):
 
 case = case_of(lambda rows, cols, block, *, seed: {"X": normal(rows, cols, seed=seed), "block": block,
                                                    "factors": normal(rows, seed=seed + 1)})
-cases = [
-    case("one block", 4, 8, (8, 4), seed=240),
-    case("more columns than a block", 4, 24, (8, 4), seed=242),
-    case("more rows than a block", 12, 8, (8, 4), seed=244),
-    case("a short last block across", 4, 21, (8, 4), seed=246),
-    case("a short last block down", 10, 8, (8, 4), seed=248),
-    case("short in both directions", 7, 37, (16, 4), seed=252),
-    case("blocks of 5 by 3", 7, 12, (5, 3), seed=256),
-]
+cases = [case("one block", 4, 8, (8, 4), seed=240),
+         case("more columns than a block", 4, 24, (8, 4), seed=242),
+         case("more rows than a block", 12, 8, (8, 4), seed=244),
+         case("a short last block across", 4, 21, (8, 4), seed=246),
+         case("a short last block down", 10, 8, (8, 4), seed=248),
+         case("short in both directions", 7, 37, (16, 4), seed=252),
+         case("blocks of 5 by 3", 7, 12, (5, 3), seed=256)]
 mistakes = [
     Mistake("grid_swapped", "the grid's two numbers were swapped", "which direction comes first in the grid", (GRID,
              "-(-rows // block[1]), -(-cols // block[0])")),

@@ -7,15 +7,13 @@ truth = lambda A, B, block: (A.double() + B.double(), block * -(-len(A) // block
 features = {"a short last block": lambda N, block: N % block, "more than one block": lambda N, block: N > block,
             "N a multiple of the block": lambda N, block: N % block == 0}
 case = case_of(lambda N, block, *, seed: {"A": normal(N, seed=seed), "B": normal(N, seed=seed + 1), "block": block})
-cases = [
-    case("one full block", 4, 4, seed=200),
-    case("two full blocks", 8, 4, seed=202),
-    case("a short last block", 7, 4, seed=204),
-    case("fewer elements than threads", 8, 64, seed=206),
-    case("two warps in a block", 150, 64, seed=208),
-    case("one element", 1, 4, seed=210),
-    case("a block of 6", 15, 6, seed=214),
-]
+cases = [case("one full block", 4, 4, seed=200),
+         case("two full blocks", 8, 4, seed=202),
+         case("a short last block", 7, 4, seed=204),
+         case("fewer elements than threads", 8, 64, seed=206),
+         case("two warps in a block", 150, 64, seed=208),
+         case("one element", 1, 4, seed=210),
+         case("a block of 6", 15, 6, seed=214)]
 mistakes = [
     Mistake("grid_floor", "the number of blocks was rounded down, so the short last block was never launched",
             "the division in blocks_needed", (BLOCKS, "max(1, N // block)"), also=[[(BLOCKS, "N // block")]]),

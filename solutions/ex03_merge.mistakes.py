@@ -28,16 +28,14 @@ def case(N_q, d_v, keys_a, keys_b, *, seed, factor=1.0, shift=0.0, a=NONE, b=NON
             "state_b": state(N_q, keys_b, d_v, seed + 5, factor, shift, b)}
 
 
-cases = [
-    case("one query", 1, 3, 4, 5, seed=40),
-    case("scores in the hundreds", 3, 4, 5, 6, seed=70, factor=120),
-    case("the second half saw no key", 3, 5, 4, 6, seed=80, b=ALL),
-    case("no half saw a key", 3, 5, 4, 6, seed=100, a=ALL, b=ALL),
-    case("scores far below 0", 3, 5, 4, 6, seed=110, shift=-900),
-    case("one query of a half without keys", 3, 5, 4, 6, seed=120, a=1),
-    case("one query without a key in either half", 3, 5, 4, 6, seed=125, a=2, b=2),
-    in_float64(case("one half alone", 1, 3, 4, 5, seed=130, b=ALL)),
-]
+cases = [case("one query", 1, 3, 4, 5, seed=40),
+         case("scores in the hundreds", 3, 4, 5, 6, seed=70, factor=120),
+         case("the second half saw no key", 3, 5, 4, 6, seed=80, b=ALL),
+         case("no half saw a key", 3, 5, 4, 6, seed=100, a=ALL, b=ALL),
+         case("scores far below 0", 3, 5, 4, 6, seed=110, shift=-900),
+         case("one query of a half without keys", 3, 5, 4, 6, seed=120, a=1),
+         case("one query without a key in either half", 3, 5, 4, 6, seed=125, a=2, b=2),
+         in_float64(case("one half alone", 1, 3, 4, 5, seed=130, b=ALL))]
 mistakes = [
     Mistake("no_rescale", "both O and l were added up without being rescaled to the common maximum",
             "the unit in which each half counts", (L_SUM, "l_a + l_b"), (O_SUM, "O_a + O_b")),

@@ -31,17 +31,15 @@ def case(N, B, *, seed, factor=1.0, shift=0.0, falling=None):
     return {"x": x if falling is None else x.sort(descending=falling).values, "B": B}
 
 
-cases = [
-    case("one piece", 3, 4, seed=400),
-    case("two pieces, rising", 6, 3, seed=402, falling=False),
-    case("a short last piece", 7, 3, seed=415, falling=False),
-    case("one score at a time", 5, 1, seed=406),
-    case("scores in the hundreds", 12, 5, seed=411, factor=300),
-    case("scores around 900", 6, 2, seed=413, shift=900, factor=4),
-    case("scores around −900", 6, 2, seed=414, shift=-900, factor=4),
-    in_float64(case("a single score", 1, 4, seed=412)),
-    case("a long row", 400, 2, seed=416),
-]
+cases = [case("one piece", 3, 4, seed=400),
+         case("two pieces, rising", 6, 3, seed=402, falling=False),
+         case("a short last piece", 7, 3, seed=415, falling=False),
+         case("one score at a time", 5, 1, seed=406),
+         case("scores in the hundreds", 12, 5, seed=411, factor=300),
+         case("scores around 900", 6, 2, seed=413, shift=900, factor=4),
+         case("scores around −900", 6, 2, seed=414, shift=-900, factor=4),
+         in_float64(case("a single score", 1, 4, seed=412)),
+         case("a long row", 400, 2, seed=416)]
 mistakes = [
     Mistake("no_rescale_l", "l was not rescaled when the maximum grew",
             "l, and whether m is still the old maximum there", (SUM, f"l + {TERMS}")),

@@ -22,17 +22,15 @@ def case(N_q, N_k, *, seed, factor=1.0, shift=0.0, hide=(), dtype=torch.float32)
     return {"S": S}
 
 
-cases = [
-    case("one row", 1, 3, seed=300),
-    case("three rows", 3, 4, seed=301),
-    case("scores around 200", 3, 4, seed=303, shift=200),
-    case("scores around −900", 3, 4, seed=304, shift=-900),
-    case("some keys hidden", 3, 4, seed=306, hide=[(0, [1]), (2, [0, 3])]),
-    case("some keys hidden, scores around −900", 3, 4, seed=311, shift=-900, hide=[(0, [1]), (2, [0, 3])]),
-    case("one row hidden throughout", 3, 4, seed=307, hide=[(1, ALL)]),
-    case("scores from −500 to 500", 4, 5, seed=308, factor=250),
-    case("float64, where a millionth shows", 3, 4, seed=310, dtype=torch.float64),
-]
+cases = [case("one row", 1, 3, seed=300),
+         case("three rows", 3, 4, seed=301),
+         case("scores around 200", 3, 4, seed=303, shift=200),
+         case("scores around −900", 3, 4, seed=304, shift=-900),
+         case("some keys hidden", 3, 4, seed=306, hide=[(0, [1]), (2, [0, 3])]),
+         case("some keys hidden, scores around −900", 3, 4, seed=311, shift=-900, hide=[(0, [1]), (2, [0, 3])]),
+         case("one row hidden throughout", 3, 4, seed=307, hide=[(1, ALL)]),
+         case("scores from −500 to 500", 4, 5, seed=308, factor=250),
+         case("float64, where a millionth shows", 3, 4, seed=310, dtype=torch.float64)]
 mistakes = [
     epsilon(("l.masked_fill(l == 0, 1)", "(l + ε)")),
     Mistake("unshifted", "exp was taken of the scores themselves: they overflow, or all become 0", "what goes into exp",

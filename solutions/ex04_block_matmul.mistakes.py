@@ -34,16 +34,14 @@ def case(M, K, N, B_m, B_k, B_n, *, seed, dtype=torch.float32):
     return {"A": A, "B": B, "B_m": B_m, "B_n": B_n, "B_k": B_k}
 
 
-cases = [
-    case("one tile", 3, 4, 5, 3, 4, 5, seed=500),
-    case("two terms in the sum", 4, 2, 3, 4, 1, 3, seed=502),
-    case("four tiles of C", 8, 3, 10, 4, 3, 5, seed=504),
-    case("short last tiles", 5, 7, 4, 2, 3, 3, seed=510),
-    case("16-bit inputs", 4, 64, 4, 4, 4, 4, seed=512, dtype=torch.float16),
-    case("one row, one column", 1, 5, 1, 2, 2, 2, seed=514),
-    case("many tiles across", 2, 4, 40, 2, 2, 2, seed=520),
-    case("16-bit inputs with many digits", 4, 24, 4, 4, 4, 4, seed=516, dtype=torch.bfloat16),
-]
+cases = [case("one tile", 3, 4, 5, 3, 4, 5, seed=500),
+         case("two terms in the sum", 4, 2, 3, 4, 1, 3, seed=502),
+         case("four tiles of C", 8, 3, 10, 4, 3, 5, seed=504),
+         case("short last tiles", 5, 7, 4, 2, 3, 3, seed=510),
+         case("16-bit inputs", 4, 64, 4, 4, 4, 4, seed=512, dtype=torch.float16),
+         case("one row, one column", 1, 5, 1, 2, 2, 2, seed=514),
+         case("many tiles across", 2, 4, 40, 2, 2, 2, seed=520),
+         case("16-bit inputs with many digits", 4, 24, 4, 4, 4, 4, seed=516, dtype=torch.bfloat16)]
 mistakes = [
     Mistake("overwritten", "each product replaced the sum so far", "what a step does with the earlier products",
             ("C_tile = C_tile + A_tile @ B_tile", "C_tile = A_tile @ B_tile")),

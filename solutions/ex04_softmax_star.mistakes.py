@@ -40,16 +40,14 @@ truth = lambda Q, K, V, B_c: oracle.attention(Q, K, V)[0]
 forbid = no_scores
 after = [narrow]
 without = ("attention",)
-cases = [
-    attention_case("one block", 3, 5, 4, 6, B_c=5, seed=1),
-    attention_case("two blocks", 3, 8, 5, 6, B_c=4, seed=3),
-    attention_case("a short last block", 3, 9, 5, 6, B_c=4, seed=5),
-    attention_case("scores far below 0", 3, 6, 4, B_c=2, below=BELOW, seed=7),
-    attention_case("scores up to 500", 4, 15, 5, 6, B_c=3, factor=HUGE, seed=8),
-    attention_case("fewer keys than B_c", 3, 5, 4, 6, B_c=8, seed=9),
-    attention_case("many blocks", 5, 33, 4, 2, B_c=3, seed=12),
-    in_float64(attention_case("a single key", 1, 1, 4, B_c=2, exact=True, seed=11)),
-]
+cases = [attention_case("one block", 3, 5, 4, 6, B_c=5, seed=1),
+         attention_case("two blocks", 3, 8, 5, 6, B_c=4, seed=3),
+         attention_case("a short last block", 3, 9, 5, 6, B_c=4, seed=5),
+         attention_case("scores far below 0", 3, 6, 4, B_c=2, below=BELOW, seed=7),
+         attention_case("scores up to 500", 4, 15, 5, 6, B_c=3, factor=HUGE, seed=8),
+         attention_case("fewer keys than B_c", 3, 5, 4, 6, B_c=8, seed=9),
+         attention_case("many blocks", 5, 33, 4, 2, B_c=3, seed=12),
+         in_float64(attention_case("a single key", 1, 1, 4, B_c=2, exact=True, seed=11))]
 mistakes = [
     Mistake("own_units", "each tile kept its own maximum, and O and l added the tiles up as they were",
             "the unit of each tile", STAR, NO_RESCALE_O, NO_RESCALE_L),

@@ -56,20 +56,18 @@ def show(fn, Q, K, V, B_c, scale, causal=False, dropout_p=0.0):
 
 
 case = partial(attention_case, scale=0.4)
-cases = [
-    case("one step", 3, 5, 4, 6, B_c=5),
-    case("two steps", 3, 8, 5, 6, B_c=4, seed=11),
-    case("scores in the hundreds", 4, 15, 4, B_c=3, scale=-0.5, factor=LARGE, seed=4),
-    case("causal", 6, 6, 3, B_c=2, causal=True, seed=5),
-    case("causal, queries that see no key", 5, 3, 3, B_c=2, causal=True, seed=6),
-    case("dropout, three steps", 3, 9, 3, B_c=3, dropout_p=0.4, seed=8),
-    case("scores far below 0", 3, 6, 4, B_c=2, below=BELOW, seed=9),
-    case("causal, scores in the hundreds", 6, 6, 3, B_c=2, causal=True, factor=LARGE, seed=14),
-    case("causal, a negative scale", 4, 6, 4, B_c=2, causal=True, scale=-0.4, seed=15),
-    case("causal, scores around −997", 4, 6, 4, B_c=2, causal=True, below=EDGE, seed=17),
-    case("causal, a scale of 0", 4, 6, 4, B_c=2, causal=True, scale=0.0, seed=16),
-    in_float64(case("a single key", 1, 1, 4, B_c=1, exact=True, seed=14)),
-]
+cases = [case("one step", 3, 5, 4, 6, B_c=5),
+         case("two steps", 3, 8, 5, 6, B_c=4, seed=11),
+         case("scores in the hundreds", 4, 15, 4, B_c=3, scale=-0.5, factor=LARGE, seed=4),
+         case("causal", 6, 6, 3, B_c=2, causal=True, seed=5),
+         case("causal, queries that see no key", 5, 3, 3, B_c=2, causal=True, seed=6),
+         case("dropout, three steps", 3, 9, 3, B_c=3, dropout_p=0.4, seed=8),
+         case("scores far below 0", 3, 6, 4, B_c=2, below=BELOW, seed=9),
+         case("causal, scores in the hundreds", 6, 6, 3, B_c=2, causal=True, factor=LARGE, seed=14),
+         case("causal, a negative scale", 4, 6, 4, B_c=2, causal=True, scale=-0.4, seed=15),
+         case("causal, scores around −997", 4, 6, 4, B_c=2, causal=True, below=EDGE, seed=17),
+         case("causal, a scale of 0", 4, 6, 4, B_c=2, causal=True, scale=0.0, seed=16),
+         in_float64(case("a single key", 1, 1, 4, B_c=1, exact=True, seed=14))]
 mistakes = [
     epsilon((UPDATE, "((alpha * l_i)[:, None] * O_i + P_ij @ V_j) / (l_new + ε)[:, None]")),
     Mistake("old_division_not_undone", "the old O_i was not multiplied by the old l_i", "what O_i was divided by",

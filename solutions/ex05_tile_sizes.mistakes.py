@@ -9,15 +9,13 @@ off_limits = ("tiles",)
 features = {"elements of other than 4 bytes": lambda element_size: element_size != 4,
             "M not a multiple of 4d": lambda sram_bytes, d, element_size: sram_bytes // element_size % (4 * d)}
 case = case_of(lambda sram_bytes, d, d_v, element_size: locals())
-cases = [
-    case("the example", 192 * 1024, 64, 64, 4),
-    case("16-bit elements", 100 * 1024, 64, 64, 2),
-    case("values wider than keys", 164 * 1024, 64, 128, 4),
-    case("values narrower than keys", 227 * 1024, 96, 32, 4),
-    case("a tile that fills the SRAM exactly", FIT, 40, 40, 4),
-    case("float64", 99 * 1024 + 8, 24, 56, 8),
-    case("bytes that make no whole element", 4 * 4 * 64 * 50 + 3, 64, 64, 4),
-]
+cases = [case("the example", 192 * 1024, 64, 64, 4),
+         case("16-bit elements", 100 * 1024, 64, 64, 2),
+         case("values wider than keys", 164 * 1024, 64, 128, 4),
+         case("values narrower than keys", 227 * 1024, 96, 32, 4),
+         case("a tile that fills the SRAM exactly", FIT, 40, 40, 4),
+         case("float64", 99 * 1024 + 8, 24, 56, 8),
+         case("bytes that make no whole element", 4 * 4 * 64 * 50 + 3, 64, 64, 4)]
 mistakes = [
     Mistake("bytes_for_elements", "sram_bytes was taken for M", "M: it counts elements", ("sram_bytes // element_size",
              "sram_bytes")),

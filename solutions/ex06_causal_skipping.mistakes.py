@@ -22,15 +22,13 @@ def truth(N_q, N_k, B_r, B_c):
                  for seen in (torch.all, torch.any))
 
 
-cases = [
-    case("one block of each", 5, 4, 5, 4),
-    case("wide query blocks", 8, 8, 4, 2),
-    case("short last blocks", 7, 7, 3, 2),
-    case("fewer queries than keys", 3, 11, 2, 3),
-    case("more queries than keys", 11, 4, 2, 3),
-    case("one query of a decode step", 1, 10, 1, 4),
-    case("one short key block", 4, 3, 2, 4),
-]
+cases = [case("one block of each", 5, 4, 5, 4),
+         case("wide query blocks", 8, 8, 4, 2),
+         case("short last blocks", 7, 7, 3, 2),
+         case("fewer queries than keys", 3, 11, 2, 3),
+         case("more queries than keys", 11, 4, 2, 3),
+         case("one query of a decode step", 1, 10, 1, 4),
+         case("one short key block", 4, 3, 2, 4)]
 mistakes = [
     Mistake("nothing_skipped", "every key block was visited, as without a mask",
             "visited: the last key that the block sees", (VISITED, "-(-N_k // B_c)")),

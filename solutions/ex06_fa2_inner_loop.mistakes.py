@@ -25,21 +25,20 @@ def call(fn, Q, K, V, B_r, B_c, scale):
     return O, L
 
 
-cases = [
-    attention_case("one key block", 3, 5, 4, 6, B_r=3, B_c=5, scale=1.0),
-    attention_case("two key blocks", 3, 8, 5, 6, B_r=3, B_c=4, scale=1.0, seed=8),
-    attention_case("three key blocks, three query blocks", 6, 9, 4, 5, B_r=2, B_c=3, scale=0.5, seed=3),
-    attention_case("short last blocks", 5, 7, 4, 3, B_r=3, B_c=2, scale=0.6, seed=4),
-    attention_case("square tiles, scores in the hundreds", 4, 12, 4, B_r=2, B_c=4, scale=-0.5, factor=LARGE, seed=5),
-    attention_case("16-bit inputs", 4, 40, 8, B_r=4, B_c=8, scale=0.35, dtype=torch.float16, seed=6),
-    attention_case("many keys, little SRAM", 4, 96, 4, B_r=4, B_c=4, scale=0.5, seed=7),
-    attention_case("scores up to 500", 4, 6, 4, B_r=2, B_c=3, scale=0.5, factor=HUGE, seed=10),
-    attention_case("scores far below 0", 3, 6, 4, B_r=2, B_c=2, scale=0.5, below=BELOW, seed=9),
-    attention_case("16-bit inputs, many keys", 2, 512, 4, B_r=2, B_c=16, scale=0.5, seed=14, dtype=torch.float16,
-                   equal=True, units=2),
-    attention_case("a scale of 0", 2, 6, 3, B_r=2, B_c=3, scale=0.0, seed=15),
-    in_float64(attention_case("a single key", 1, 1, 4, B_r=2, B_c=2, scale=0.5, exact=True, seed=13)),
-]
+cases = [attention_case("one key block", 3, 5, 4, 6, B_r=3, B_c=5, scale=1.0),
+         attention_case("two key blocks", 3, 8, 5, 6, B_r=3, B_c=4, scale=1.0, seed=8),
+         attention_case("three key blocks, three query blocks", 6, 9, 4, 5, B_r=2, B_c=3, scale=0.5, seed=3),
+         attention_case("short last blocks", 5, 7, 4, 3, B_r=3, B_c=2, scale=0.6, seed=4),
+         attention_case("square tiles, scores in the hundreds", 4, 12, 4, B_r=2, B_c=4, scale=-0.5, factor=LARGE,
+                        seed=5),
+         attention_case("16-bit inputs", 4, 40, 8, B_r=4, B_c=8, scale=0.35, dtype=torch.float16, seed=6),
+         attention_case("many keys, little SRAM", 4, 96, 4, B_r=4, B_c=4, scale=0.5, seed=7),
+         attention_case("scores up to 500", 4, 6, 4, B_r=2, B_c=3, scale=0.5, factor=HUGE, seed=10),
+         attention_case("scores far below 0", 3, 6, 4, B_r=2, B_c=2, scale=0.5, below=BELOW, seed=9),
+         attention_case("16-bit inputs, many keys", 2, 512, 4, B_r=2, B_c=16, scale=0.5, seed=14, dtype=torch.float16,
+                        equal=True, units=2),
+         attention_case("a scale of 0", 2, 6, 3, B_r=2, B_c=3, scale=0.0, seed=15),
+         in_float64(attention_case("a single key", 1, 1, 4, B_r=2, B_c=2, scale=0.5, exact=True, seed=13))]
 mistakes = [
     epsilon(("O_i / l_i[:, None]", "O_i / (l_i + ε)[:, None]")),
     Mistake("no_rescale_O", "O_i was not rescaled when the maximum grew; l_i was",

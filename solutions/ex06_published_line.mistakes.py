@@ -19,19 +19,17 @@ def case(name, N, d, d_v=None, *, B_c, scale=0.4, **how):
     return attention_case(name, N, N, d, d_v, B_c=B_c, scale=scale, **how)
 
 
-cases = [
-    case("one query, one key", 1, 3, 4, B_c=1, scale=1.0),
-    case("one block", 5, 3, 4, B_c=5, seed=1),
-    case("two blocks", 6, 4, 5, B_c=3, seed=6),
-    case("a short last block", 8, 3, B_c=3, seed=4),
-    case("many blocks", 33, 4, B_c=3, scale=0.5, seed=15),
-    case("scores in the hundreds", 13, 4, B_c=2, scale=-0.5, factor=LARGE, seed=5),
-    case("scores far below 0", 6, 4, B_c=2, scale=0.5, below=BELOW, seed=8),
-    case("one block for more keys than there are", 3, 4, B_c=8, seed=10),
-    case("scores around −997", 6, 4, B_c=2, scale=0.5, below=EDGE, seed=14),
-    case("a scale of 0", 4, 3, B_c=2, scale=0.0, seed=12),
-    in_float64(case("a single key", 1, 4, B_c=2, scale=0.5, exact=True, seed=11)),
-]
+cases = [case("one query, one key", 1, 3, 4, B_c=1, scale=1.0),
+         case("one block", 5, 3, 4, B_c=5, seed=1),
+         case("two blocks", 6, 4, 5, B_c=3, seed=6),
+         case("a short last block", 8, 3, B_c=3, seed=4),
+         case("many blocks", 33, 4, B_c=3, scale=0.5, seed=15),
+         case("scores in the hundreds", 13, 4, B_c=2, scale=-0.5, factor=LARGE, seed=5),
+         case("scores far below 0", 6, 4, B_c=2, scale=0.5, below=BELOW, seed=8),
+         case("one block for more keys than there are", 3, 4, B_c=8, seed=10),
+         case("scores around −997", 6, 4, B_c=2, scale=0.5, below=EDGE, seed=14),
+         case("a scale of 0", 4, 3, B_c=2, scale=0.0, seed=12),
+         in_float64(case("a single key", 1, 4, B_c=2, scale=0.5, exact=True, seed=11))]
 mistakes = [
     Mistake("as_published", "all four wrong lines are still as published", "lines 3, 6, 7 and 8", LINE_3, LINE_6,
             LINE_7, LINE_8),

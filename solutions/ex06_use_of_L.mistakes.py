@@ -28,16 +28,14 @@ def case(N_q, d_v, keys_a, keys_b, *, seed, factor=1.0, shift=0.0, one=0, both=0
     return found
 
 
-cases = [
-    case("one query", 1, 5, 3, 4, seed=600),
-    case("the second half saw no key", 2, 3, 4, 0, seed=612),
-    case("no half saw a key", 2, 3, 0, 0, seed=615),
-    case("scores up to 500", 3, 5, 4, 4, seed=618, factor=300),
-    case("scores far below 0", 3, 2, 4, 3, seed=639, shift=-150),
-    case("one query of a half without keys", 3, 2, 3, 4, seed=624, one=1),
-    case("one query without a key in either half", 3, 2, 4, 3, seed=633, both=2),
-    in_float64(case("one half alone", 1, 3, 4, 0, seed=630)),
-]
+cases = [case("one query", 1, 5, 3, 4, seed=600),
+         case("the second half saw no key", 2, 3, 4, 0, seed=612),
+         case("no half saw a key", 2, 3, 0, 0, seed=615),
+         case("scores up to 500", 3, 5, 4, 4, seed=618, factor=300),
+         case("scores far below 0", 3, 2, 4, 3, seed=639, shift=-150),
+         case("one query of a half without keys", 3, 2, 3, 4, seed=624, one=1),
+         case("one query without a key in either half", 3, 2, 4, 3, seed=633, both=2),
+         in_float64(case("one half alone", 1, 3, 4, 0, seed=630))]
 mistakes = [
     Mistake("averaged", "the halves were averaged, as if both had the same weight",
             "how much of the sum over all keys each half holds", (O, "(O_a + O_b) / 2")),

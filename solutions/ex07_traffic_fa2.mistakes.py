@@ -8,14 +8,12 @@ outputs = [("reads",), ("writes",)]
 ints_only = True
 truth = lambda **sizes: measured(fa2_forward, **sizes)
 case = case_of(lambda N_q, N_k, d, d_v, B_r, B_c: locals())
-cases = [
-    case("one block of each", 3, 3, 2, 2, 3, 3),
-    case("two query blocks", 6, 3, 2, 2, 3, 3),
-    case("B_r ≠ B_c", 12, 12, 4, 4, 2, 3),
-    case("a short last key block", 9, 8, 3, 2, 3, 3),
-    case("a short last query block", 8, 9, 3, 2, 3, 3),
-    case("short last blocks", 11, 13, 4, 3, 4, 5),
-]
+cases = [case("one block of each", 3, 3, 2, 2, 3, 3),
+         case("two query blocks", 6, 3, 2, 2, 3, 3),
+         case("B_r ≠ B_c", 12, 12, 4, 4, 2, 3),
+         case("a short last key block", 9, 8, 3, 2, 3, 3),
+         case("a short last query block", 8, 9, 3, 2, 3, 3),
+         case("short last blocks", 11, 13, 4, 3, 4, 5)]
 mistakes = [
     Mistake("T_r_floor", "the number of query blocks was rounded down", "T_r where the last block is short",
             ("-(-N_q // B_r)", "N_q // B_r")),

@@ -9,11 +9,9 @@ outputs = [("reads",), ("writes",)]
 ints_only = True
 truth = lambda **sizes: measured(naive_forward, **sizes)
 case = case_of(lambda N_q, N_k, d, d_v: locals())
-cases = [
-    case("small", 5, 7, 3, 4),
-    case("all different", 7, 11, 3, 5),
-    case("larger", 40, 30, 16, 24),
-]
+cases = [case("small", 5, 7, 3, 4),
+         case("all different", 7, 11, 3, 5),
+         case("larger", 40, 30, 16, 24)]
 mistakes = [
     Mistake("each_matrix_once", "each matrix was counted as read once and written once",
             "how many operations read and write S", ("4 * N_q * N_k", "2 * N_q * N_k"), ONE_LESS),

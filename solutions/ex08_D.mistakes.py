@@ -21,13 +21,11 @@ def call(fn, O, dO, B_r):
 
 case = case_of(lambda N_q, d_v, B_r, *, seed, dtype=torch.float32: {
     "O": normal(N_q, d_v, seed=seed, dtype=dtype), "dO": normal(N_q, d_v, seed=seed + 1, dtype=dtype), "B_r": B_r})
-cases = [
-    case("one row", 1, 3, 1, seed=840),
-    case("two blocks", 6, 5, 3, seed=846),
-    case("a short last block", 7, 3, 4, seed=848),
-    case("16-bit inputs", 4, 200, 4, seed=850, dtype=torch.float16),
-    case("many rows, little SRAM", 96, 4, 8, seed=852),
-]
+cases = [case("one row", 1, 3, 1, seed=840),
+         case("two blocks", 6, 5, 3, seed=846),
+         case("a short last block", 7, 3, 4, seed=848),
+         case("16-bit inputs", 4, 200, 4, seed=850, dtype=torch.float16),
+         case("many rows, little SRAM", 96, 4, 8, seed=852)]
 mistakes = [
     Mistake("matrix_product", "dO and O were multiplied as matrices, and everything was summed",
             "the product of dO and O", (SUM, "(O_i @ dO_i.T).sum(-1)")),

@@ -95,16 +95,14 @@ outputs = [("O", "query", "column"), ("dQ", "query", "column"), ("dK", "key", "c
 without = ("autograd",)
 forbid = no_scores
 after = [on_ctx, two_calls, frozen]
-cases = [
-    case("small and square", 3, 3, 3, 3, seed=950),
-    case("larger", 12, 12, 4, 4, seed=954),
-    case("N_q ≠ N_k, d_v ≠ d", 4, 6, 3, 5, seed=958),
-    case("a scale", 3, 4, 3, 3, scale=1.3, seed=962),
-    case("causal", 6, 6, 3, 3, causal=True, seed=966),
-    case("causal, queries that see no key", 6, 4, 3, 3, causal=True, seed=970),
-    case("a scale of 0", 3, 4, 3, 3, scale=0.0, seed=974),
-    case("causal, a negative scale", 3, 5, 3, 3, scale=-0.4, causal=True, seed=986),
-]
+cases = [case("small and square", 3, 3, 3, 3, seed=950),
+         case("larger", 12, 12, 4, 4, seed=954),
+         case("N_q ≠ N_k, d_v ≠ d", 4, 6, 3, 5, seed=958),
+         case("a scale", 3, 4, 3, 3, scale=1.3, seed=962),
+         case("causal", 6, 6, 3, 3, causal=True, seed=966),
+         case("causal, queries that see no key", 6, 4, 3, 3, causal=True, seed=970),
+         case("a scale of 0", 3, 4, 3, 3, scale=0.0, seed=974),
+         case("causal, a negative scale", 3, 5, 3, 3, scale=-0.4, causal=True, seed=986)]
 mistakes = [
     Mistake("dQ_dK_swapped", "dQ and dK changed places in what backward returned", "the order of forward's arguments",
             (GIVE, "return dK, dQ, dV, None, None")),

@@ -34,22 +34,22 @@ def case(N_q, N_k, d=3, d_v=3, B_r=2, B_c=2, *, scale=0.4, causal=False, **how):
     return {"Q": Q, "K": K, "V": V, "dO": dO, "L": L, "D": D, "B_r": B_r, "B_c": B_c, "scale": scale, "causal": causal}
 
 
-cases = [
-    case("one key block", 3, 5, 4, 6, 3, 5, scale=1.0, seed=910),
-    case("three key blocks, two query blocks", 4, 9, 4, 5, 2, 3, scale=0.3, seed=918),
-    case("short last blocks", 5, 7, B_r=3, seed=922),
-    case("scores in the hundreds", 4, 12, 4, 4, B_c=3, scale=-0.5, factor=LARGE, loose=4 * LOOSE, seed=926),
-    case("causal", 6, 6, causal=True, seed=930),
-    case("causal, fewer queries than keys", 4, 9, causal=True, seed=934),
-    case("causal, queries that see no key", 7, 4, causal=True, seed=938),
-    case("causal, scores in the hundreds", 6, 6, B_r=3, B_c=3, causal=True, factor=LARGE, loose=4 * LOOSE, seed=976),
-    case("causal, scores around −997", 6, 6, B_r=3, B_c=3, causal=True, below=EDGE, loose=4 * LOOSE, seed=980),
-    case("causal, a negative scale", 4, 6, scale=-0.4, causal=True, seed=984),
-    case("causal, a scale of 0", 4, 6, scale=0.0, causal=True, seed=992),
-    case("16-bit inputs", 4, 40, 8, 8, 4, 8, dtype=torch.float16, seed=942),
-    case("16-bit inputs, many key blocks", 2, 512, 8, 8, 2, 8, rising=True, units=2, dtype=torch.float16, seed=988),
-    case("many keys, little SRAM", 4, 96, 4, 4, 4, 4, seed=946),
-]
+cases = [case("one key block", 3, 5, 4, 6, 3, 5, scale=1.0, seed=910),
+         case("three key blocks, two query blocks", 4, 9, 4, 5, 2, 3, scale=0.3, seed=918),
+         case("short last blocks", 5, 7, B_r=3, seed=922),
+         case("scores in the hundreds", 4, 12, 4, 4, B_c=3, scale=-0.5, factor=LARGE, loose=4 * LOOSE, seed=926),
+         case("causal", 6, 6, causal=True, seed=930),
+         case("causal, fewer queries than keys", 4, 9, causal=True, seed=934),
+         case("causal, queries that see no key", 7, 4, causal=True, seed=938),
+         case("causal, scores in the hundreds", 6, 6, B_r=3, B_c=3, causal=True, factor=LARGE, loose=4 * LOOSE,
+              seed=976),
+         case("causal, scores around −997", 6, 6, B_r=3, B_c=3, causal=True, below=EDGE, loose=4 * LOOSE, seed=980),
+         case("causal, a negative scale", 4, 6, scale=-0.4, causal=True, seed=984),
+         case("causal, a scale of 0", 4, 6, scale=0.0, causal=True, seed=992),
+         case("16-bit inputs", 4, 40, 8, 8, 4, 8, dtype=torch.float16, seed=942),
+         case("16-bit inputs, many key blocks", 2, 512, 8, 8, 2, 8, rising=True, units=2, dtype=torch.float16,
+              seed=988),
+         case("many keys, little SRAM", 4, 96, 4, 4, 4, 4, seed=946)]
 mistakes = [
     Mistake("no_D", "D was left out of the softmax's gradient", "dS_ij: what is subtracted from dP_ij", (DS,
              "P_ij * dP_ij")),

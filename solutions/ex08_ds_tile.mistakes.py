@@ -19,15 +19,13 @@ def case(N_q, N_k, d, d_v, rows, cols, *, scale=0.4, hide=False, seed):
             "D_i": (dO * (P @ V)).sum(-1)[rows], "scale": scale}
 
 
-cases = [
-    case("all keys in one tile", 3, 5, 4, 6, (0, 3), (0, 5), scale=1.0, seed=890),
-    case("a scale", 3, 5, 4, 6, (0, 3), (0, 5), seed=890),
-    case("one tile of two", 3, 8, 5, 6, (0, 3), (4, 8), seed=894),
-    case("hidden keys", 6, 6, 3, 2, (2, 5), (2, 4), hide=True, seed=906),
-    case("a scale of 0", 2, 4, 3, 3, (0, 2), (2, 4), scale=0.0, seed=919),
-    case("a negative scale", 2, 4, 3, 3, (0, 2), (2, 4), scale=-0.4, seed=923),
-    case("a tall tile, d_v ≠ d", 7, 5, 3, 4, (0, 6), (1, 3), scale=0.7, seed=915),
-]
+cases = [case("all keys in one tile", 3, 5, 4, 6, (0, 3), (0, 5), scale=1.0, seed=890),
+         case("a scale", 3, 5, 4, 6, (0, 3), (0, 5), seed=890),
+         case("one tile of two", 3, 8, 5, 6, (0, 3), (4, 8), seed=894),
+         case("hidden keys", 6, 6, 3, 2, (2, 5), (2, 4), hide=True, seed=906),
+         case("a scale of 0", 2, 4, 3, 3, (0, 2), (2, 4), scale=0.0, seed=919),
+         case("a negative scale", 2, 4, 3, 3, (0, 2), (2, 4), scale=-0.4, seed=923),
+         case("a tall tile, d_v ≠ d", 7, 5, 3, 4, (0, 6), (1, 3), scale=0.7, seed=915)]
 mistakes = [
     Mistake("no_D", "D was left out of the softmax's gradient", "dS_ij: what is subtracted from dP_ij", (DS,
              "P_ij * dP_ij")),

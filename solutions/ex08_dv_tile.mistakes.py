@@ -20,18 +20,18 @@ def case(N_q, N_k, d, d_v, rows, cols, *, causal=False, scale=0.4, **how):
     return {"Q_i": Q[rows], "K_j": K[cols], "dO_i": dO[rows], "L_i": L[rows], "scale": scale, "hidden": hidden}
 
 
-cases = [
-    case("all keys in one tile", 3, 5, 4, 6, (0, 3), (0, 5), seed=860),
-    case("one tile of two", 3, 8, 5, 6, (0, 3), (4, 8), seed=864),
-    case("scores far below 0", 3, 6, 4, 3, (0, 3), (0, 3), below=BELOW, seed=878),
-    case("scores in the hundreds", 3, 8, 4, 4, (0, 3), (4, 8), factor=LARGE, seed=876),
-    case("a tile on the diagonal", 6, 6, 3, 2, (2, 5), (2, 4), causal=True, seed=880),
-    case("a tile with queries that see no key", 5, 3, 3, 2, (0, 4), (0, 3), causal=True, seed=884),
-    case("a tile on the diagonal, scores around −997", 6, 6, 3, 2, (2, 5), (2, 5), causal=True, below=EDGE, seed=904),
-    case("a tile on the diagonal, a negative scale", 6, 6, 3, 2, (2, 5), (2, 4), causal=True, scale=-0.4, seed=912),
-    case("a tile on the diagonal, a scale of 0", 6, 6, 3, 2, (2, 5), (2, 4), causal=True, scale=0.0, seed=916),
-    in_float64(case("a single key", 1, 1, 4, 3, (0, 1), (0, 1), exact=True, scale=0.5, seed=896)),
-]
+cases = [case("all keys in one tile", 3, 5, 4, 6, (0, 3), (0, 5), seed=860),
+         case("one tile of two", 3, 8, 5, 6, (0, 3), (4, 8), seed=864),
+         case("scores far below 0", 3, 6, 4, 3, (0, 3), (0, 3), below=BELOW, seed=878),
+         case("scores in the hundreds", 3, 8, 4, 4, (0, 3), (4, 8), factor=LARGE, seed=876),
+         case("a tile on the diagonal", 6, 6, 3, 2, (2, 5), (2, 4), causal=True, seed=880),
+         case("a tile with queries that see no key", 5, 3, 3, 2, (0, 4), (0, 3), causal=True, seed=884),
+         case("a tile on the diagonal, scores around −997", 6, 6, 3, 2, (2, 5), (2, 5), causal=True, below=EDGE,
+              seed=904),
+         case("a tile on the diagonal, a negative scale", 6, 6, 3, 2, (2, 5), (2, 4), causal=True, scale=-0.4,
+              seed=912),
+         case("a tile on the diagonal, a scale of 0", 6, 6, 3, 2, (2, 5), (2, 4), causal=True, scale=0.0, seed=916),
+         in_float64(case("a single key", 1, 1, 4, 3, (0, 1), (0, 1), exact=True, scale=0.5, seed=896))]
 mistakes = [
     Mistake("without_L", "P_ij was exp(S_ij): L was not subtracted", "what normalises P_ij", (P, "torch.exp(S_ij)")),
     Mistake("softmax_of_tile", "P_ij was the softmax of this tile alone", "the keys over which P_ij is normalised", (P,

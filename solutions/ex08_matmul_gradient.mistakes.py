@@ -11,12 +11,10 @@ forbid = lambda shape, X, W, dY: X.numel() > 40 and math.prod(shape) >= dY.numel
     f"it made a tensor of shape {shape}: that is a Jacobian, and the product with dY needs none of it")
 case = case_of(lambda N, K, M, *, seed: {"X": normal(N, K, seed=seed), "W": normal(K, M, seed=seed + 1),
                                          "dY": normal(N, M, seed=seed + 2)})
-cases = [
-    case("one row, square W", 1, 3, 3, seed=800),
-    case("three rows, square matrices", 3, 3, 3, seed=803),
-    case("all sizes different", 5, 4, 3, seed=806),
-    case("larger", 8, 9, 7, seed=812),
-]
+cases = [case("one row, square W", 1, 3, 3, seed=800),
+         case("three rows, square matrices", 3, 3, 3, seed=803),
+         case("all sizes different", 5, 4, 3, seed=806),
+         case("larger", 8, 9, 7, seed=812)]
 mistakes = [
     Mistake("W_not_transposed", "dY was multiplied by W, not by its transpose", "the shape of dX", (DX, "dY @ W")),
     Mistake("X_not_transposed", "X was multiplied by dY without being transposed", "the shape of dW", (DW, "X @ dY")),

@@ -22,15 +22,13 @@ def case(N_q, N_k, *, seed, hide=()):
     return {"P": torch.softmax(S, -1).nan_to_num(0), "dP": normal(N_q, N_k, seed=seed + 1)}
 
 
-cases = [
-    case("one row", 1, 5, seed=820),
-    case("three rows", 3, 5, seed=822),
-    case("one key", 3, 1, seed=826),
-    case("some keys hidden", 3, 4, seed=828, hide=[(0, [1]), (2, [0, 3])]),
-    case("one row hidden throughout", 3, 4, seed=830, hide=[(1, ALL)]),
-    case("many keys", 2, 9, seed=832),
-    case("many rows", 8, 3, seed=834),
-]
+cases = [case("one row", 1, 5, seed=820),
+         case("three rows", 3, 5, seed=822),
+         case("one key", 3, 1, seed=826),
+         case("some keys hidden", 3, 4, seed=828, hide=[(0, [1]), (2, [0, 3])]),
+         case("one row hidden throughout", 3, 4, seed=830, hide=[(1, ALL)]),
+         case("many keys", 2, 9, seed=832),
+         case("many rows", 8, 3, seed=834)]
 mistakes = [
     Mistake("no_D", "the part that all keys of a row share was left out", "the off-diagonal entries of the Jacobian",
             (DS, "P * dP")),

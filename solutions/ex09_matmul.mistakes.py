@@ -35,20 +35,18 @@ def case(M, N, K, B_m=16, B_n=16, B_k=16, *, dtype=torch.float32, cancelling=Fal
     return {"A": A, "B": B, "C": torch.zeros(M, N, dtype=dtype), "B_m": B_m, "B_n": B_n, "B_k": B_k}
 
 
-cases = [
-    case("one tile", 16, 16, 16, seed=1000),
-    case("two steps along k", 16, 16, 32, seed=1002),
-    case("two tiles down", 32, 16, 16, seed=1004),
-    case("two tiles across", 16, 32, 16, seed=1006),
-    case("a short last step along k", 16, 16, 21, seed=1008),
-    case("a short last tile down", 21, 16, 16, seed=1010),
-    case("a short last tile across", 16, 27, 16, seed=1016),
-    case("everything at once", 37, 150, 41, 32, 64, 16, seed=1012),
-    case("a long sum of 16-bit numbers", 16, 16, 800, dtype=torch.float16, seed=1014),
-    case("products beyond float16", 16, 16, 32, dtype=torch.float16, cancelling=True, seed=1022),
-    case("K less than a step", 16, 16, 5, seed=1018),
-    spread(case("columns that are apart", 16, 16, 16, seed=1020)),
-]
+cases = [case("one tile", 16, 16, 16, seed=1000),
+         case("two steps along k", 16, 16, 32, seed=1002),
+         case("two tiles down", 32, 16, 16, seed=1004),
+         case("two tiles across", 16, 32, 16, seed=1006),
+         case("a short last step along k", 16, 16, 21, seed=1008),
+         case("a short last tile down", 21, 16, 16, seed=1010),
+         case("a short last tile across", 16, 27, 16, seed=1016),
+         case("everything at once", 37, 150, 41, 32, 64, 16, seed=1012),
+         case("a long sum of 16-bit numbers", 16, 16, 800, dtype=torch.float16, seed=1014),
+         case("products beyond float16", 16, 16, 32, dtype=torch.float16, cancelling=True, seed=1022),
+         case("K less than a step", 16, 16, 5, seed=1018),
+         spread(case("columns that are apart", 16, 16, 16, seed=1020))]
 mistakes = [
     Mistake("tf32", "tl.dot was called without input_precision, so a GPU rounds float32 to TF32",
             "the arguments of tl.dot: the interpreter does not show the rounding", (', input_precision="ieee"', "")),

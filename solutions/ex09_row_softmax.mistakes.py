@@ -18,20 +18,18 @@ traffic = lambda X, Y: {"X": (X.numel(), 0), "Y": (0, X.numel())}
 features = {"more than one row": lambda M: M > 1, "a row that is no power of two": lambda N: N & (N - 1)}
 case = case_of(lambda M, N, *, dtype=torch.float32, factor=1.0, shift=0.0, Y_dtype=None, seed: {
     "X": (normal(M, N, seed=seed, factor=factor) + shift).to(dtype), "Y": torch.zeros(M, N, dtype=Y_dtype or dtype)})
-cases = [
-    case("one row", 1, 8, seed=980),
-    case("three rows", 3, 8, seed=981),
-    case("a row of 11", 2, 11, seed=982),
-    case("rows of negative numbers", 3, 21, shift=-6.0, seed=983),
-    case("large numbers", 3, 19, factor=60.0, seed=984),
-    case("16-bit inputs", 4, 100, dtype=torch.float16, seed=985),
-    case("16-bit inputs, 32-bit results", 2, 100, dtype=torch.float16, Y_dtype=torch.float32, seed=990),
-    case("one number in each row", 3, 1, units=4, seed=986),
-    case("a long row", 1, 1100, seed=994),
-    case("numbers around −997", 3, 11, shift=-997.0, factor=0.5, seed=992),
-    case("numbers far below 0", 3, 12, shift=-900.0, seed=988),
-    spread(case("columns that are apart", 3, 10, seed=989)),
-]
+cases = [case("one row", 1, 8, seed=980),
+         case("three rows", 3, 8, seed=981),
+         case("a row of 11", 2, 11, seed=982),
+         case("rows of negative numbers", 3, 21, shift=-6.0, seed=983),
+         case("large numbers", 3, 19, factor=60.0, seed=984),
+         case("16-bit inputs", 4, 100, dtype=torch.float16, seed=985),
+         case("16-bit inputs, 32-bit results", 2, 100, dtype=torch.float16, Y_dtype=torch.float32, seed=990),
+         case("one number in each row", 3, 1, units=4, seed=986),
+         case("a long row", 1, 1100, seed=994),
+         case("numbers around −997", 3, 11, shift=-997.0, factor=0.5, seed=992),
+         case("numbers far below 0", 3, 12, shift=-900.0, seed=988),
+         spread(case("columns that are apart", 3, 10, seed=989))]
 mistakes = [
     epsilon(("e / tl.sum(e, 0)", "e / (tl.sum(e, 0) + ε)"), sizes=(1e-3, 1e-4, 1e-5, 1e-6)),
     Mistake("padded_with_0", "the padding was 0 and counted in the maximum and the sum", "the value of the padding",

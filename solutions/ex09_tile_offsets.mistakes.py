@@ -8,18 +8,16 @@ ints_only = True
 loops = lambda B_m, B_n, **rest: ("elements", B_m * B_n) if B_m * B_n > 6 else None
 features = {"a tile right of the first": lambda j: j > 0, "a last stride other than 1": lambda stride_n: stride_n != 1}
 case = case_of(lambda i, j, B_m, B_n, M, N, stride_m, stride_n: locals())
-cases = [
-    case("the first tile", 0, 0, 3, 4, 7, 9, 9, 1),
-    case("the second row of tiles", 1, 0, 3, 4, 7, 9, 9, 1),
-    case("the second column of tiles", 0, 1, 3, 4, 7, 9, 9, 1),
-    case("rows with gaps", 1, 1, 3, 4, 7, 9, 13, 1),
-    case("a transposed matrix", 2, 1, 4, 3, 13, 7, 1, 13),
-    case("a short last tile on the right", 1, 2, 4, 5, 13, 12, 12, 1),
-    case("a short last tile below", 3, 1, 4, 5, 13, 12, 12, 1),
-    case("a tile less than its size outside", 2, 2, 4, 5, 5, 8, 8, 1),
-    case("a matrix smaller than a tile", 0, 0, 4, 6, 3, 2, 5, 1),
-    case("rows 2 GiB apart", 1, 1, 2, 3, 8, 7, 2**30 + 7, 2**29),
-]
+cases = [case("the first tile", 0, 0, 3, 4, 7, 9, 9, 1),
+         case("the second row of tiles", 1, 0, 3, 4, 7, 9, 9, 1),
+         case("the second column of tiles", 0, 1, 3, 4, 7, 9, 9, 1),
+         case("rows with gaps", 1, 1, 3, 4, 7, 9, 13, 1),
+         case("a transposed matrix", 2, 1, 4, 3, 13, 7, 1, 13),
+         case("a short last tile on the right", 1, 2, 4, 5, 13, 12, 12, 1),
+         case("a short last tile below", 3, 1, 4, 5, 13, 12, 12, 1),
+         case("a tile less than its size outside", 2, 2, 4, 5, 5, 8, 8, 1),
+         case("a matrix smaller than a tile", 0, 0, 4, 6, 3, 2, 5, 1),
+         case("rows 2 GiB apart", 1, 1, 2, 3, 8, 7, 2**30 + 7, 2**29)]
 mistakes = [
     Mistake("i_and_j_swapped", "i counted tiles across and j counted tiles down", "which of i and j moves down", (ROWS,
              "rows = j * B_m + torch.arange(B_m)[:, None]"), (COLS, "cols = i * B_n + torch.arange(B_n)[None, :]")),

@@ -26,19 +26,17 @@ def truth(start, stride, itemsize):
     return sectors, sectors <= itemsize
 
 
-cases = [
-    case("float32 along a row", 0, 1, 4),
-    case("every second float32", 0, 2, 4),
-    case("down a column of 1024", 5, 1024, 4),
-    case("the same element", 3, 0, 4),
-    case("float16 along a row", 0, 1, 2),
-    case("every second float16", 16, 2, 2),
-    case("from the middle of a sector", 3, 1, 4),
-    case("every eighth float64", 1, 8, 8),
-    case("backwards", 63, -1, 4),
-    case("float16 from the middle of a sector", 5, 1, 2),
-    case("backwards, from the start of a sector", 32, -1, 4),
-]
+cases = [case("float32 along a row", 0, 1, 4),
+         case("every second float32", 0, 2, 4),
+         case("down a column of 1024", 5, 1024, 4),
+         case("the same element", 3, 0, 4),
+         case("float16 along a row", 0, 1, 2),
+         case("every second float16", 16, 2, 2),
+         case("from the middle of a sector", 3, 1, 4),
+         case("every eighth float64", 1, 8, 8),
+         case("backwards", 63, -1, 4),
+         case("float16 from the middle of a sector", 5, 1, 2),
+         case("backwards, from the start of a sector", 32, -1, 4)]
 mistakes = [
     Mistake("different_elements", "each different element was counted as a sector of its own",
             "how many elements fit into one sector", (TOUCHED, "{start + n * stride for n in range(32)}")),

@@ -14,15 +14,13 @@ features = {"a short last block": lambda N, B: N % B}
 case = case_of(lambda N, B, a=0.5, *, dtype=torch.float32, seed: {
     "a": a, "X": normal(N, seed=seed, dtype=dtype), "Y": normal(N, seed=seed + 1, dtype=dtype),
     "Out": torch.zeros(N, dtype=dtype), "B": B})
-cases = [
-    case("one block", 16, 16, seed=960),
-    case("two blocks", 32, 16, seed=962),
-    case("a short last block", 21, 16, seed=964),
-    case("three blocks, the last one short", 70, 32, -2.0, seed=966),
-    case("less than a block", 5, 64, seed=968),
-    case("16-bit inputs", 100, 64, dtype=torch.float16, seed=970),
-    case("one element", 1, 16, seed=972),
-]
+cases = [case("one block", 16, 16, seed=960),
+         case("two blocks", 32, 16, seed=962),
+         case("a short last block", 21, 16, seed=964),
+         case("three blocks, the last one short", 70, 32, -2.0, seed=966),
+         case("less than a block", 5, 64, seed=968),
+         case("16-bit inputs", 100, 64, dtype=torch.float16, seed=970),
+         case("one element", 1, 16, seed=972)]
 mistakes = [
     Mistake("grid_floor", "the grid was rounded down, so the short last block got no program",
             "the size of the grid where B does not divide N", (GRID, "max(1, N // B)"), also=[[(GRID, "N // B")]]),

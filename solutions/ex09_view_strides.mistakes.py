@@ -23,17 +23,15 @@ def truth(shape, strides, offset, order, starts, steps):
     return tuple(T.shape), T.stride(), T.storage_offset()
 
 
-cases = [
-    case("nothing changes", (3, 5), (7, 1), 0, (0, 1), (0, 0), (1, 1)),
-    case("a transpose", (3, 5), (7, 1), 0, (1, 0), (0, 0), (1, 1)),
-    case("rows from 1 on", (3, 4), (4, 1), 0, (0, 1), (1, 0), (1, 1)),
-    case("every second column", (3, 4), (4, 1), 0, (0, 1), (0, 0), (1, 2)),
-    case("short last steps", (5, 4), (4, 1), 0, (0, 1), (0, 0), (2, 3)),
-    case("every second row of a transpose", (4, 4), (4, 1), 0, (1, 0), (0, 0), (2, 1)),
-    case("the example", (3, 4), (4, 1), 0, (1, 0), (1, 0), (2, 1)),
-    case("a view of a view", (5, 7), (21, 2), 13, (1, 0), (2, 1), (3, 2)),
-    case("three dimensions", (4, 6, 5), (40, 6, 1), 3, (2, 0, 1), (1, 2, 1), (2, 1, 4)),
-]
+cases = [case("nothing changes", (3, 5), (7, 1), 0, (0, 1), (0, 0), (1, 1)),
+         case("a transpose", (3, 5), (7, 1), 0, (1, 0), (0, 0), (1, 1)),
+         case("rows from 1 on", (3, 4), (4, 1), 0, (0, 1), (1, 0), (1, 1)),
+         case("every second column", (3, 4), (4, 1), 0, (0, 1), (0, 0), (1, 2)),
+         case("short last steps", (5, 4), (4, 1), 0, (0, 1), (0, 0), (2, 3)),
+         case("every second row of a transpose", (4, 4), (4, 1), 0, (1, 0), (0, 0), (2, 1)),
+         case("the example", (3, 4), (4, 1), 0, (1, 0), (1, 0), (2, 1)),
+         case("a view of a view", (5, 7), (21, 2), 13, (1, 0), (2, 1), (3, 2)),
+         case("three dimensions", (4, 6, 5), (40, 6, 1), 3, (2, 0, 1), (1, 2, 1), (2, 1, 4))]
 mistakes = [
     Mistake("strides_not_permuted", "the shape was permuted, but not the strides",
             "what moves together with a dimension's size", (STRIDES, "strides = list(strides)")),

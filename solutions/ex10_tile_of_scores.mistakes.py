@@ -18,19 +18,17 @@ traffic = lambda Q, K, S, scale, B_r, B_c: {"Q": (-(-len(K) // B_c) * Q.numel(),
 case = case_of(lambda N_q, N_k, d=16, B_r=16, B_c=16, *, scale=0.5, seed, dtype=torch.float32: {
     "Q": normal(N_q, d, seed=seed, dtype=dtype), "K": normal(N_k, d, seed=seed + 1, dtype=dtype),
     "S": torch.zeros(N_q, N_k), "scale": scale, "B_r": B_r, "B_c": B_c})
-cases = [
-    case("one tile", 16, 16, seed=900),
-    case("two query blocks", 32, 16, seed=902),
-    case("two key blocks", 16, 32, seed=904),
-    case("a short last query block", 21, 16, seed=906),
-    case("a short last key block", 16, 25, seed=908),
-    case("all at once", 37, 41, 64, 32, 16, scale=0.25, seed=910),
-    case("a scale other than a power of two, 16-bit inputs", 16, 32, scale=0.3, seed=912, dtype=torch.float16),
-    case("a negative scale", 16, 16, scale=-0.3, seed=918),
-    case("a scale of 0", 16, 16, scale=0.0, seed=920),
-    case("one query, one key", 1, 1, seed=914),
-    spread(case("columns that are apart", 16, 16, seed=916)),
-]
+cases = [case("one tile", 16, 16, seed=900),
+         case("two query blocks", 32, 16, seed=902),
+         case("two key blocks", 16, 32, seed=904),
+         case("a short last query block", 21, 16, seed=906),
+         case("a short last key block", 16, 25, seed=908),
+         case("all at once", 37, 41, 64, 32, 16, scale=0.25, seed=910),
+         case("a scale other than a power of two, 16-bit inputs", 16, 32, scale=0.3, seed=912, dtype=torch.float16),
+         case("a negative scale", 16, 16, scale=-0.3, seed=918),
+         case("a scale of 0", 16, 16, scale=0.0, seed=920),
+         case("one query, one key", 1, 1, seed=914),
+         spread(case("columns that are apart", 16, 16, seed=916))]
 mistakes = [
     Mistake("tf32", "tl.dot was called without input_precision, so a GPU rounds float32 to TF32",
             "the arguments of tl.dot: the interpreter does not show the rounding", (', input_precision="ieee"', "")),

@@ -26,14 +26,12 @@ def case(N_q, N_k, d_v, rows, cols, p, *, seed):
             "dropout_p": p}
 
 
-cases = [
-    case("nothing dropped", 3, 5, 4, (0, 3), (0, 5), p=0.0, seed=1100),
-    case("all keys in one tile", 3, 4, 5, (0, 3), (0, 4), p=0.4, seed=1103),
-    case("one tile of two", 4, 8, 3, (0, 4), (4, 8), p=0.25, seed=1106),
-    case("most dropped", 6, 12, 5, (2, 6), (0, 8), p=0.8, seed=1112),
-    case("one query, one key", 1, 2, 2, (0, 1), (0, 1), p=0.4, seed=1118),
-    in_float64(case("half dropped, one query", 1, 6, 2, (0, 1), (0, 4), p=0.5, seed=1124)),
-]
+cases = [case("nothing dropped", 3, 5, 4, (0, 3), (0, 5), p=0.0, seed=1100),
+         case("all keys in one tile", 3, 4, 5, (0, 3), (0, 4), p=0.4, seed=1103),
+         case("one tile of two", 4, 8, 3, (0, 4), (4, 8), p=0.25, seed=1106),
+         case("most dropped", 6, 12, 5, (2, 6), (0, 8), p=0.8, seed=1112),
+         case("one query, one key", 1, 2, 2, (0, 1), (0, 1), p=0.4, seed=1118),
+         in_float64(case("half dropped, one query", 1, 6, 2, (0, 1), (0, 4), p=0.5, seed=1124))]
 mistakes = [
     epsilon((Z, "keep / (1 - dropout_p + ε)"), sizes=EPSILONS[:5], what="a small number was added to 1 − p",
             look="the denominator of Z, which is never 0"),

@@ -37,17 +37,15 @@ def truth(N_q, N_k, B_r, B_c, causal):
 
 case = case_of(lambda N_q, N_k, B_r, B_c, causal=False: locals())
 
-cases = [
-    case("causal, two blocks of each", 8, 8, 4, 4, True),
-    case("two blocks of each", 8, 8, 4, 4),
-    case("causal, three blocks of each", 12, 12, 4, 4, True),
-    case("three blocks of each", 12, 12, 4, 4),
-    case("causal, a short last query block", 10, 10, 4, 2, True),
-    case("causal, wide key blocks", 10, 10, 2, 4, True),
-    case("causal, more keys", 6, 14, 2, 2, True),
-    case("causal, more queries", 14, 6, 2, 2, True),
-    case("more key blocks than query blocks", 4, 18, 2, 2),
-]
+cases = [case("causal, two blocks of each", 8, 8, 4, 4, True),
+         case("two blocks of each", 8, 8, 4, 4),
+         case("causal, three blocks of each", 12, 12, 4, 4, True),
+         case("three blocks of each", 12, 12, 4, 4),
+         case("causal, a short last query block", 10, 10, 4, 2, True),
+         case("causal, wide key blocks", 10, 10, 2, 4, True),
+         case("causal, more keys", 6, 14, 2, 2, True),
+         case("causal, more queries", 14, 6, 2, 2, True),
+         case("more key blocks than query blocks", 4, 18, 2, 2)]
 mistakes = [
     Mistake("short_block_dropped", "a short last query block was never visited", "how many query blocks there are",
             ("-(-N_q // B_r)", "N_q // B_r")),

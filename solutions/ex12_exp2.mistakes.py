@@ -56,17 +56,15 @@ def case(N_q, N_k, B_c, *, seed, scale=0.5, d=4, d_v=4, factor=1.0, shift=0.0, s
     return {"Q": Q * factor, "K": K, "V": normal(N_k, d_v, seed=seed + 2, dtype=dtype), "scale": scale, "B_c": B_c}
 
 
-cases = [
-    case("one block", 3, 4, 4, seed=1203, d=5, d_v=6),
-    case("two blocks, rising", 3, 8, 4, seed=1206, sort="rising"),
-    case("values wider than keys", 3, 7, 2, seed=1215, d=3, d_v=5),
-    case("many blocks", 3, 44, 4, seed=1248),
-    case("one key at a time", 2, 5, 1, seed=1224),
-    case("float64", 3, 7, 3, seed=1227, dtype=torch.float64),
-    case("scores around 800, falling", 3, 8, 2, seed=1230, shift=800, scale=0.25, sort="falling"),
-    case("scores around −800", 3, 8, 2, seed=1233, shift=-800, scale=0.25, sort="rising"),
-    case("scores rising by hundreds", 3, 6, 2, seed=1242, d=1, factor=150.0, scale=1.0, sort="rising"),
-]
+cases = [case("one block", 3, 4, 4, seed=1203, d=5, d_v=6),
+         case("two blocks, rising", 3, 8, 4, seed=1206, sort="rising"),
+         case("values wider than keys", 3, 7, 2, seed=1215, d=3, d_v=5),
+         case("many blocks", 3, 44, 4, seed=1248),
+         case("one key at a time", 2, 5, 1, seed=1224),
+         case("float64", 3, 7, 3, seed=1227, dtype=torch.float64),
+         case("scores around 800, falling", 3, 8, 2, seed=1230, shift=800, scale=0.25, sort="falling"),
+         case("scores around −800", 3, 8, 2, seed=1233, shift=-800, scale=0.25, sort="rising"),
+         case("scores rising by hundreds", 3, 6, 2, seed=1242, d=1, factor=150.0, scale=1.0, sort="rising")]
 mistakes = [
     Mistake("no_log2e", "the weights were 2^score, not e^score", "the factor", (FACTOR, "factor = scale")),
     Mistake("not_folded", "the scores were multiplied twice, by the scale and by log2(e)",

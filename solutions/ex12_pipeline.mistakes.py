@@ -42,14 +42,12 @@ def truth(copies, work, slots):
     return torch.arange(len(copies)), torch.tensor(len(copies)), torch.tensor(finish(pipelined(copies, work, slots)))
 
 
-cases = [
-    case("one tile", [3], [2], 2),
-    case("three tiles, two slots", [3, 3, 3], [2, 2, 2], 2),
-    case("copies slower than work", [4, 4, 4, 4, 4], [1, 1, 1, 1, 1], 2),
-    case("one slot", [3, 3, 3], [2, 2, 2], 1),
-    case("three slots, an uneven memory", [1, 6, 1, 1, 6, 1, 1], [3, 3, 3, 3, 3, 3, 3], 3),
-    case("fewer tiles than slots", [2, 2], [3, 3], 4),
-]
+cases = [case("one tile", [3], [2], 2),
+         case("three tiles, two slots", [3, 3, 3], [2, 2, 2], 2),
+         case("copies slower than work", [4, 4, 4, 4, 4], [1, 1, 1, 1, 1], 2),
+         case("one slot", [3, 3, 3], [2, 2, 2], 1),
+         case("three slots, an uneven memory", [1, 6, 1, 1, 6, 1, 1], [3, 3, 3, 3, 3, 3, 3], 3),
+         case("fewer tiles than slots", [2, 2], [3, 3], 4)]
 mistakes = [
     Mistake("no_wait", "no copy was waited for", "what has to have ended before compute", (WAIT, "")),
     Mistake("waited_for_first_copies_only", "only the first copy into each slot was waited for", "the later copies",

@@ -34,15 +34,13 @@ def truth(grid, d, d_v, element_size, limit):
 
 
 case = case_of(lambda d, d_v, element_size, limit, *, grid=GRID: locals())
-cases = [
-    case("one with too many warps", 64, 128, 2, 99 * KiB, grid=[(32, 64, 4, 3)]),
-    case("one that fits to the byte", 64, 128, 2, 76 * KiB, grid=[(32, 64, 2, 3)]),
-    case("one that is a byte too large", 64, 128, 2, 76 * KiB - 1, grid=[(32, 64, 2, 3)]),
-    case("an H100, d 128", 128, 128, 2, 227 * KiB),
-    case("values narrower than keys", 192, 128, 2, 227 * KiB),
-    case("values wider than keys", 32, 72, 2, 99 * KiB),
-    case("a small head", 8, 8, 4, 32 * KiB),
-]
+cases = [case("one with too many warps", 64, 128, 2, 99 * KiB, grid=[(32, 64, 4, 3)]),
+         case("one that fits to the byte", 64, 128, 2, 76 * KiB, grid=[(32, 64, 2, 3)]),
+         case("one that is a byte too large", 64, 128, 2, 76 * KiB - 1, grid=[(32, 64, 2, 3)]),
+         case("an H100, d 128", 128, 128, 2, 227 * KiB),
+         case("values narrower than keys", 192, 128, 2, 227 * KiB),
+         case("values wider than keys", 32, 72, 2, 99 * KiB),
+         case("a small head", 8, 8, 4, 32 * KiB)]
 mistakes = [
     Mistake("stages_forgotten", "K_j and V_j were counted once, not once for each stage",
             "what is there num_stages times", (SHARED, "element_size * (B_r * D + B_c * (D + D_v))")),

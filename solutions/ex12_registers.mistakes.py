@@ -20,16 +20,14 @@ def truth(num_warps, registers, shared):
     return *allowed, min(*allowed, sm.blocks)
 
 
-cases = [
-    case("the example", 8, 168, 100_000),
-    case("registers that are no multiple of 8", 4, 121, 48 * 1024),
-    case("shared memory for two, to the byte", 8, 64, 113 * 1024),
-    case("a byte too many for two", 8, 64, 113 * 1024 + 1),
-    case("more than an SM has", 16, 255, 227 * 1024),
-    case("three warps, a piece that is begun", 3, 170, 20_000),
-    case("three warps, many registers", 3, 227, 20_000),
-    case("small programs", 1, 16, 0),
-]
+cases = [case("the example", 8, 168, 100_000),
+         case("registers that are no multiple of 8", 4, 121, 48 * 1024),
+         case("shared memory for two, to the byte", 8, 64, 113 * 1024),
+         case("a byte too many for two", 8, 64, 113 * 1024 + 1),
+         case("more than an SM has", 16, 255, 227 * 1024),
+         case("three warps, a piece that is begun", 3, 170, 20_000),
+         case("three warps, many registers", 3, 227, 20_000),
+         case("small programs", 1, 16, 0)]
 mistakes = [
     Mistake("not_rounded", "a warp's registers were not rounded up to a multiple of 256",
             "what a warp gets: whole pieces", (WARP, "32 * registers")),

@@ -26,16 +26,14 @@ def truth(N_q, N_k, B_r, B_c, causal):
                  for decide in (torch.all, torch.any))
 
 
-cases = [
-    case("no mask, whole blocks", 6, 12, 3, 4, causal=False),
-    case("no mask, a short last key block", 6, 10, 3, 4, causal=False),
-    case("causal, one block of each", 4, 4, 4, 4),
-    case("short last blocks", 7, 7, 3, 2),
-    case("one query of a decode step", 1, 10, 1, 4),
-    case("fewer queries than keys", 3, 11, 2, 3),
-    case("more queries than keys", 11, 4, 2, 3),
-    case("one short key block", 4, 3, 2, 4),
-]
+cases = [case("no mask, whole blocks", 6, 12, 3, 4, causal=False),
+         case("no mask, a short last key block", 6, 10, 3, 4, causal=False),
+         case("causal, one block of each", 4, 4, 4, 4),
+         case("short last blocks", 7, 7, 3, 2),
+         case("one query of a decode step", 1, 10, 1, 4),
+         case("fewer queries than keys", 3, 11, 2, 3),
+         case("more queries than keys", 11, 4, 2, 3),
+         case("one short key block", 4, 3, 2, 4)]
 mistakes = [
     Mistake("whole_by_last", "whole was decided by the last query", "who sees the fewest keys", (FIRST, LAST)),
     Mistake("top_left", "the first query was lined up with the first key", "the keys of a query where N_q ≠ N_k",

@@ -50,14 +50,12 @@ def truth(rounds, skips, product, softmax):
     return *torch.tensor(times).T, torch.tensor(max(free))
 
 
-cases = [
-    case("one round", 1, product=3, softmax=2),
-    case("two rounds", 2),
-    case("consumer 0 sits out one round", 3, (1, 0)),
-    case("consumer 0 sees nothing", 2, (2, 0)),
-    case("consumer 1 sees nothing", 2, (0, 2), product=1, softmax=3),
-    case("both sit out a round", 4, (1, 2), product=3, softmax=2),
-]
+cases = [case("one round", 1, product=3, softmax=2),
+         case("two rounds", 2),
+         case("consumer 0 sits out one round", 3, (1, 0)),
+         case("consumer 0 sees nothing", 2, (2, 0)),
+         case("consumer 1 sees nothing", 2, (0, 2), product=1, softmax=3),
+         case("both sit out a round", 4, (1, 2), product=3, softmax=2)]
 mistakes = [
     Mistake("nobody_begins", "nobody gave consumer 0 its first turn", "what comes before any sync", (BEGIN, "")),
     Mistake("both_begin", "both had their first turn at once", "who gives the first turn", (BEGIN, ARRIVE)),

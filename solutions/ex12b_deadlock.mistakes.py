@@ -40,14 +40,12 @@ def truth(slots, tiles):
         ["K 0", *ahead, f"V {tiles - 1}"], 2 * tiles)
 
 
-cases = [
-    case("one tile", 2, 1),
-    case("two tiles, two slots", 2, 2),
-    case("two tiles, one slot", 1, 2),
-    case("five tiles, one slot", 1, 5),
-    case("five tiles, two slots", 2, 5),
-    case("six tiles, three slots", 3, 6),
-]
+cases = [case("one tile", 2, 1),
+         case("two tiles, two slots", 2, 2),
+         case("two tiles, one slot", 1, 2),
+         case("five tiles, one slot", 1, 5),
+         case("five tiles, two slots", 2, 5),
+         case("six tiles, three slots", 3, 6)]
 mistakes = [
     Mistake("K_held_back", "a tile of K was held back until V's slot was free", "what the consumer needs first",
             (f"{FETCH_K}\n        {FREE_V}", f"{FREE_V}\n        {FETCH_K}"), also=[V_FIRST]),

@@ -30,13 +30,11 @@ def truth(thread, N):
     return rows, columns, tuple(sorted(others))
 
 
-cases = [
-    case("the first thread", 0, 8),
-    case("the example", 5, 16),
-    case("the last lane of a warp", 31, 32),
-    case("the third warp", 85, 24),
-    case("the last thread", 127, 16),
-]
+cases = [case("the first thread", 0, 8),
+         case("the example", 5, 16),
+         case("the last lane of a warp", 31, 32),
+         case("the third warp", 85, 24),
+         case("the last thread", 127, 16)]
 mistakes = [
     Mistake("one_row", "a thread was given one row", "how many halves the 16 rows have", (ROWS, "rows = (row,)")),
     Mistake("neighbouring_rows", "a thread was given two neighbouring rows", "the rows of the lower half", (ROW,

@@ -54,14 +54,12 @@ def truth(slots, tiles, skips):
     return seen, seen, no_longer, no_longer
 
 
-cases = [
-    case("one tile", 2, 1),
-    case("two tiles, two slots", 2, 2),
-    case("two tiles, one slot", 1, 2),
-    case("consumer 1 sits out two", 1, 4, (0, 2)),
-    case("consumer 0 sees nothing", 2, 4, (4, 0)),
-    case("both sit out", 2, 6, (3, 1)),
-]
+cases = [case("one tile", 2, 1),
+         case("two tiles, two slots", 2, 2),
+         case("two tiles, one slot", 1, 2),
+         case("consumer 1 sits out two", 1, 4, (0, 2)),
+         case("consumer 0 sees nothing", 2, 4, (4, 0)),
+         case("both sit out", 2, 6, (3, 1))]
 mistakes = [
     Mistake("K_after_softmax", "K's slot was released only after the softmax", "what the softmax reads",
             (f"{FREE_K}\n        {SOFTMAX}", f"{SOFTMAX}\n        {FREE_K}")),

@@ -62,13 +62,11 @@ def turns_of(log, me):
     return waited, passed
 
 
-cases = [
-    case("one round", 2, 1),
-    case("two rounds", 2, 2),
-    case("two rounds, one slot", 1, 2),
-    case("five rounds", 2, 5),
-    case("four rounds, three slots", 3, 4),
-]
+cases = [case("one round", 2, 1),
+         case("two rounds", 2, 2),
+         case("two rounds, one slot", 1, 2),
+         case("five rounds", 2, 5),
+         case("four rounds, three slots", 3, 4)]
 mistakes = [
     Mistake("nobody_begins", "nobody gave consumer 0 its first turn", "what comes before any sync", (BEGIN, "pass")),
     Mistake("both_begin", "both had their first turn at once", "who gives the first turn", (BEGIN, ARRIVE)),

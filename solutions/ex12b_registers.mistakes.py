@@ -16,14 +16,12 @@ def truth(consumers, d, keys):
     return launch, share, share - (64 * keys * (32 + 16) + 64 * d * 32) // 32 // 128
 
 
-cases = [
-    case("the example", 2, 128, 128),
-    case("three consumers", 3, 64, 128),
-    case("large blocks", 2, 64, 256),
-    case("wide heads", 2, 256, 64),
-    case("five consumers", 5, 48, 80),
-    case("seven consumers", 7, 128, 16),
-]
+cases = [case("the example", 2, 128, 128),
+         case("three consumers", 3, 64, 128),
+         case("large blocks", 2, 64, 256),
+         case("wide heads", 2, 256, 64),
+         case("five consumers", 5, 48, 80),
+         case("seven consumers", 7, 128, 16)]
 mistakes = [
     Mistake("producer_as_one_warp", "the producer was counted as one warp", "how many warps Triton gives the producer",
             (LAUNCH, "65536 // (128 * consumers + 32) // 8 * 8")),

@@ -22,14 +22,12 @@ def call(fn, slots, tiles):
                  for kind in ("fetch", "wgmma"))
 
 
-cases = [
-    case("one tile, one slot", 1, 1),
-    case("two tiles, two slots", 2, 2),
-    case("two tiles, one slot", 1, 2),
-    case("three tiles, two slots", 2, 3),
-    case("seven tiles, two slots", 2, 7),
-    case("eight tiles, three slots", 3, 8),
-]
+cases = [case("one tile, one slot", 1, 1),
+         case("two tiles, two slots", 2, 2),
+         case("two tiles, one slot", 1, 2),
+         case("three tiles, two slots", 2, 3),
+         case("seven tiles, two slots", 2, 7),
+         case("eight tiles, three slots", 3, 8)]
 mistakes = [
     Mistake("first_wait_never_ends", "the producer waited for a slot's first use to end before it had begun",
             "the phase of `free`", (FREE, FREE.replace(" ^ 1", "")), also=[[(FREE, FREE.replace("phase ^ 1", "0"))]]),

@@ -15,16 +15,14 @@ def truth(d, keys, consumers, size, own_O):
     return once, a_slot, max((n for n in range(100) if 1024 + once + n * a_slot <= 232_448), default=0)
 
 
-cases = [
-    case("the example", 128, 128, 2),
-    case("O in Q's place", 128, 128, 2, own_O=False),
-    case("three consumers", 64, 128, 3),
-    case("FP8", 128, 128, 2, 1),
-    case("FP8, three consumers", 128, 224, 3, 1),
-    case("wide heads, O in Q's place", 256, 128, 2, own_O=False),
-    case("too wide", 256, 128, 4),
-    case("nearly one more", 64, 232, 2, 1),
-]
+cases = [case("the example", 128, 128, 2),
+         case("O in Q's place", 128, 128, 2, own_O=False),
+         case("three consumers", 64, 128, 3),
+         case("FP8", 128, 128, 2, 1),
+         case("FP8, three consumers", 128, 224, 3, 1),
+         case("wide heads, O in Q's place", 256, 128, 2, own_O=False),
+         case("too wide", 256, 128, 4),
+         case("nearly one more", 64, 232, 2, 1)]
 mistakes = [
     Mistake("one_ring", "a slot was counted for K alone", "how many rings there are", (SLOT,
              "a_slot = keys * d * size")),

@@ -8,18 +8,16 @@ outputs = [("splits",)]
 ints_only = True
 features = {"fewer programs than SMs": lambda P, SMs: P < SMs, "more programs than SMs": lambda P, SMs: P > SMs}
 case = case_of(lambda P, T, SMs: locals())
-cases = [
-    case("one key block", 1, 1, 4),
-    case("two key blocks, three SMs", 1, 2, 3),
-    case("one program, four SMs", 1, 64, 4),
-    case("more programs than SMs", 10, 100, 8),
-    case("three programs, eight SMs", 3, 90, 8),
-    case("a short context", 2, 3, 132),
-    case("several with the least time", 1, 12, 7),
-    case("a long context, 32 heads", 32, 1024, 132),
-    case("a batch of 17, 8 heads", 136, 256, 132),
-    case("4096 key blocks", 1, 4096, 1000),
-]
+cases = [case("one key block", 1, 1, 4),
+         case("two key blocks, three SMs", 1, 2, 3),
+         case("one program, four SMs", 1, 64, 4),
+         case("more programs than SMs", 10, 100, 8),
+         case("three programs, eight SMs", 3, 90, 8),
+         case("a short context", 2, 3, 132),
+         case("several with the least time", 1, 12, 7),
+         case("a long context, 32 heads", 32, 1024, 132),
+         case("a batch of 17, 8 heads", 136, 256, 132),
+         case("4096 key blocks", 1, 4096, 1000)]
 mistakes = [
     Mistake("fills_the_SMs", "s was SMs // P, just enough programs to fill the GPU", "other s that are as fast",
             ("return best", "return min(T, max(1, SMs // P))")),

@@ -39,16 +39,14 @@ def case(lengths, N_new, N_max, H_kv=1, d=2, d_v=None, *, dtype=torch.int64, see
     return drawn | {"lengths": torch.tensor(lengths, dtype=dtype)}
 
 
-cases = [
-    case("an empty cache", [0], 1, 3, seed=0),
-    case("one token more", [2], 1, 4, seed=10),
-    case("three tokens at once", [2], 3, 7, seed=30),
-    case("two sequences of different length", [3, 1], 1, 5, d=4, d_v=3, seed=50),
-    case("two heads", [1, 3, 2], 2, 6, H_kv=2, d=4, seed=80),
-    case("as many heads as sequences and tokens", [1, 3], 2, 6, H_kv=2, seed=85),
-    case("lengths in 32 bits", [4, 0, 2], 2, 8, H_kv=2, d_v=3, dtype=torch.int32, seed=90),
-    case("one of them full", [5, 1, 3], 1, 6, H_kv=3, seed=100),
-]
+cases = [case("an empty cache", [0], 1, 3, seed=0),
+         case("one token more", [2], 1, 4, seed=10),
+         case("three tokens at once", [2], 3, 7, seed=30),
+         case("two sequences of different length", [3, 1], 1, 5, d=4, d_v=3, seed=50),
+         case("two heads", [1, 3, 2], 2, 6, H_kv=2, d=4, seed=80),
+         case("as many heads as sequences and tokens", [1, 3], 2, 6, H_kv=2, seed=85),
+         case("lengths in 32 bits", [4, 0, 2], 2, 8, H_kv=2, d_v=3, dtype=torch.int32, seed=90),
+         case("one of them full", [5, 1, 3], 1, 6, H_kv=3, seed=100)]
 mistakes = [
     both("at_the_beginning", "the new tokens were written to the first places of the cache",
          "the places of keys that were there before", "K_cache[b, :, 0:N_new] = K_new[b]"),

@@ -29,21 +29,19 @@ def case(lengths, page_size, H_kv, d, b, h, start, B_c, *, garbage=-1, seed):
             "length": lengths[b]}
 
 
-cases = [
-    case("one page", [4], 4, 1, 3, b=0, h=0, start=0, B_c=4, seed=0),
-    case("the second page", [8], 4, 1, 3, b=0, h=0, start=4, B_c=4, seed=3),
-    case("two pages", [8], 4, 1, 3, b=0, h=0, start=0, B_c=8, seed=1),
-    case("half a page", [8], 4, 1, 3, b=0, h=0, start=2, B_c=2, seed=2),
-    case("across pages", [12], 4, 1, 3, b=0, h=0, start=3, B_c=6, seed=4),
-    case("two heads", [6], 2, 2, 3, b=0, h=1, start=2, B_c=4, seed=5),
-    case("two sequences", [6, 8], 3, 1, 2, b=1, h=0, start=3, B_c=3, seed=6),
-    case("past the last key", [5], 4, 1, 2, b=0, h=0, start=4, B_c=4, seed=7),
-    case("past the last page", [6], 3, 1, 2, b=0, h=0, start=4, B_c=8, garbage=10**6, seed=8),
-    case("behind the last key", [3], 2, 1, 4, b=0, h=0, start=4, B_c=4, seed=9),
-    case("one key a page", [5], 1, 1, 2, b=0, h=0, start=1, B_c=4, seed=10),
-    case("three sequences, heads, pages", [5, 11, 7], 4, 3, 2, b=1, h=2, start=2, B_c=9, seed=13),
-    case("a long one", [40, 33], 5, 2, 3, b=1, h=1, start=7, B_c=32, garbage=10**6, seed=14),
-]
+cases = [case("one page", [4], 4, 1, 3, b=0, h=0, start=0, B_c=4, seed=0),
+         case("the second page", [8], 4, 1, 3, b=0, h=0, start=4, B_c=4, seed=3),
+         case("two pages", [8], 4, 1, 3, b=0, h=0, start=0, B_c=8, seed=1),
+         case("half a page", [8], 4, 1, 3, b=0, h=0, start=2, B_c=2, seed=2),
+         case("across pages", [12], 4, 1, 3, b=0, h=0, start=3, B_c=6, seed=4),
+         case("two heads", [6], 2, 2, 3, b=0, h=1, start=2, B_c=4, seed=5),
+         case("two sequences", [6, 8], 3, 1, 2, b=1, h=0, start=3, B_c=3, seed=6),
+         case("past the last key", [5], 4, 1, 2, b=0, h=0, start=4, B_c=4, seed=7),
+         case("past the last page", [6], 3, 1, 2, b=0, h=0, start=4, B_c=8, garbage=10**6, seed=8),
+         case("behind the last key", [3], 2, 1, 4, b=0, h=0, start=4, B_c=4, seed=9),
+         case("one key a page", [5], 1, 1, 2, b=0, h=0, start=1, B_c=4, seed=10),
+         case("three sequences, heads, pages", [5, 11, 7], 4, 3, 2, b=1, h=2, start=2, B_c=9, seed=13),
+         case("a long one", [40, 33], 5, 2, 3, b=1, h=1, start=7, B_c=32, garbage=10**6, seed=14)]
 mistakes = [
     Mistake("table_ignored", "the keys were read from page n // page_size of the pool, not through block_table",
             "what says where a sequence's pages are", (PAGE, "(n // page_size)")),

@@ -35,21 +35,19 @@ def truth(Q, K, V, cuts, B_c, scale):
     return *oracle.attention(Q, K, V, scale=scale), *(torch.cat(part) for part in zip(*parts, strict=True))
 
 
-cases = [
-    case("one chunk", 1, 3, cuts=(), B_c=3, scale=1.0),
-    case("two chunks, three queries", 3, 6, cuts=(3,), B_c=3, scale=0.5, seed=2),
-    case("two key blocks a chunk", 1, 8, cuts=(4,), B_c=2, scale=0.7, seed=3),
-    case("chunks of different size", 2, 9, cuts=(2, 7), B_c=2, scale=-0.6, seed=4),
-    case("d_v ≠ d", 3, 8, 4, 2, cuts=(3, 5), B_c=2, scale=0.5, seed=5),
-    case("an empty last chunk", 2, 5, cuts=(3, 5), B_c=2, scale=0.5, seed=7),
-    case("an empty first chunk", 2, 5, cuts=(0, 3), B_c=2, scale=0.5, seed=8),
-    case("a scale of 0", 2, 6, cuts=(2,), B_c=2, scale=0.0, seed=10),
-    case("scores in the hundreds", 2, 8, 4, cuts=(3, 6), B_c=2, scale=-0.5, factor=LARGE, seed=11),
-    case("scores up to 500", 2, 6, 4, cuts=(3,), B_c=3, scale=0.5, factor=HUGE, seed=12),
-    case("scores far below 0", 2, 6, 4, cuts=(2, 4), B_c=2, scale=0.5, below=BELOW, seed=13),
-    case("an empty chunk, scores far below 0", 2, 5, 4, cuts=(0, 3), B_c=2, scale=0.5, below=BELOW, seed=15),
-    case("one key in all", 1, 1, 4, cuts=(), B_c=2, scale=0.5, exact=True, seed=14),
-]
+cases = [case("one chunk", 1, 3, cuts=(), B_c=3, scale=1.0),
+         case("two chunks, three queries", 3, 6, cuts=(3,), B_c=3, scale=0.5, seed=2),
+         case("two key blocks a chunk", 1, 8, cuts=(4,), B_c=2, scale=0.7, seed=3),
+         case("chunks of different size", 2, 9, cuts=(2, 7), B_c=2, scale=-0.6, seed=4),
+         case("d_v ≠ d", 3, 8, 4, 2, cuts=(3, 5), B_c=2, scale=0.5, seed=5),
+         case("an empty last chunk", 2, 5, cuts=(3, 5), B_c=2, scale=0.5, seed=7),
+         case("an empty first chunk", 2, 5, cuts=(0, 3), B_c=2, scale=0.5, seed=8),
+         case("a scale of 0", 2, 6, cuts=(2,), B_c=2, scale=0.0, seed=10),
+         case("scores in the hundreds", 2, 8, 4, cuts=(3, 6), B_c=2, scale=-0.5, factor=LARGE, seed=11),
+         case("scores up to 500", 2, 6, 4, cuts=(3,), B_c=3, scale=0.5, factor=HUGE, seed=12),
+         case("scores far below 0", 2, 6, 4, cuts=(2, 4), B_c=2, scale=0.5, below=BELOW, seed=13),
+         case("an empty chunk, scores far below 0", 2, 5, 4, cuts=(0, 3), B_c=2, scale=0.5, below=BELOW, seed=15),
+         case("one key in all", 1, 1, 4, cuts=(), B_c=2, scale=0.5, exact=True, seed=14)]
 mistakes = [
     Mistake("averaged", "every chunk got the same weight", "how much of the softmax belongs to each chunk", (ADD,
              "O_all + O_s / splits")),

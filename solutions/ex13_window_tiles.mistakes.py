@@ -20,21 +20,19 @@ def truth(length, left, B_c):
     return visited[0], visited[-1] + 1, sum(not all(blocks[j]) for j in visited)
 
 
-cases = [
-    case("one whole block, no window", 4, -1, 4),
-    case("a short last block, no window", 10, -1, 4),
-    case("the query's own key alone", 8, 0, 4),
-    case("a window of one block", 12, 3, 4),
-    case("one key more than a block", 12, 4, 4),
-    case("a window and a short last block", 11, 6, 4),
-    case("both ends in one block", 11, 1, 4),
-    case("a window longer than the text", 6, 9, 4),
-    case("a window as long as the text", 8, 7, 4),
-    case("one token", 1, 5, 4),
-    case("one key a block", 7, 2, 1),
-    case("a block longer than the text", 5, 2, 16),
-    case("a long text", 1000, 255, 64),
-]
+cases = [case("one whole block, no window", 4, -1, 4),
+         case("a short last block, no window", 10, -1, 4),
+         case("the query's own key alone", 8, 0, 4),
+         case("a window of one block", 12, 3, 4),
+         case("one key more than a block", 12, 4, 4),
+         case("a window and a short last block", 11, 6, 4),
+         case("both ends in one block", 11, 1, 4),
+         case("a window longer than the text", 6, 9, 4),
+         case("a window as long as the text", 8, 7, 4),
+         case("one token", 1, 5, 4),
+         case("one key a block", 7, 2, 1),
+         case("a block longer than the text", 5, 2, 16),
+         case("a long text", 1000, 255, 64)]
 mistakes = [
     Mistake("window_of_left_keys", "the query saw `left` keys, its own among them", "keys before the query's own",
             (FIRST_KEY, "max(0, length - max(left, 1))"), also=[[(FIRST_KEY, "max(0, length - left)")]]),

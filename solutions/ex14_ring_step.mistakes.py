@@ -25,17 +25,15 @@ def case(R, n, d, d_v, steps, *, first=0, seed, **how):
     return {name: T.float() if T.is_floating_point() else T for name, T in named}
 
 
-cases = [
-    case("one rank", 1, 3, 4, 5, 0, seed=10),
-    case("two ranks, the first step", 2, 3, 4, 5, 0, seed=20),
-    case("two ranks, the second step", 2, 3, 4, 5, 1, seed=30),
-    case("four ranks, the second step", 4, 2, 3, 5, 1, seed=50),
-    case("four ranks, the last step", 4, 3, 2, 5, 3, seed=70),
-    case("scores in the hundreds", 3, 5, 4, 2, 2, seed=80, factor=150),
-    case("a ring that begins with other blocks", 3, 2, 4, 5, 0, first=1, seed=90),
-    case("scores far below 0", 3, 2, 4, 5, 0, first=1, below=BELOW, seed=120),
-    case("n = d = d_v", 2, 3, 3, 3, 1, seed=110),
-]
+cases = [case("one rank", 1, 3, 4, 5, 0, seed=10),
+         case("two ranks, the first step", 2, 3, 4, 5, 0, seed=20),
+         case("two ranks, the second step", 2, 3, 4, 5, 1, seed=30),
+         case("four ranks, the second step", 4, 2, 3, 5, 1, seed=50),
+         case("four ranks, the last step", 4, 3, 2, 5, 3, seed=70),
+         case("scores in the hundreds", 3, 5, 4, 2, 2, seed=80, factor=150),
+         case("a ring that begins with other blocks", 3, 2, 4, 5, 0, first=1, seed=90),
+         case("scores far below 0", 3, 2, 4, 5, 0, first=1, below=BELOW, seed=120),
+         case("n = d = d_v", 2, 3, 3, 3, 1, seed=110)]
 mistakes = [
     Mistake("passed_backwards", "the blocks went to rank r − 1", "the direction in which the blocks travel", (PASS_ON,
              "K, V, owner = K.roll(-1, 0), V.roll(-1, 0), owner.roll(-1, 0)")),

@@ -7,16 +7,14 @@ outputs = [("forward",), ("backward",)]
 ints_only = True
 features = {"more than one rank": lambda R: R > 1, "16-bit inputs": lambda itemsize: itemsize == 2}
 case = case_of(lambda N, R, H_q, H_kv, d, d_v, itemsize: locals())
-cases = [
-    case("one rank", 6, 1, 1, 1, 3, 3, 4),
-    case("two ranks", 10, 2, 1, 1, 3, 3, 4),
-    case("three ranks", 15, 3, 1, 1, 7, 7, 4),
-    case("16 bits", 10, 2, 1, 1, 3, 3, 2),
-    case("d_v ≠ d", 28, 4, 1, 1, 3, 5, 4),
-    case("grouped heads", 21, 3, 10, 5, 4, 4, 2),
-    case("all at once", 55, 5, 6, 3, 7, 4, 2),
-    case("as on GPUs", 131072, 8, 32, 8, 128, 128, 2),
-]
+cases = [case("one rank", 6, 1, 1, 1, 3, 3, 4),
+         case("two ranks", 10, 2, 1, 1, 3, 3, 4),
+         case("three ranks", 15, 3, 1, 1, 7, 7, 4),
+         case("16 bits", 10, 2, 1, 1, 3, 3, 2),
+         case("d_v ≠ d", 28, 4, 1, 1, 3, 5, 4),
+         case("grouped heads", 21, 3, 10, 5, 4, 4, 2),
+         case("all at once", 55, 5, 6, 3, 7, 4, 2),
+         case("as on GPUs", 131072, 8, 32, 8, 128, 128, 2)]
 mistakes = [
     Mistake("R_times", "K and V were counted R times", "whether a block is passed on after the last step", (FORWARD,
              "R * block * itemsize if R > 1 else 0")),

@@ -34,16 +34,14 @@ def case(length, n, room, H_q=1, H_kv=1, d=6, *, seed, below=0, stale=False):
     return {"Q": Q, "K": K, "V": V, "K_cache": K_cache, "V_cache": V_cache, "length": length}
 
 
-cases = [
-    case("the first token", 0, 1, 2, seed=1510),
-    case("one token behind three", 3, 1, 0, seed=1520),
-    case("a prompt of four", 0, 4, 0, seed=1540),
-    case("three tokens behind two", 2, 3, 1, seed=1550),
-    case("two heads", 3, 2, 1, 2, 2, 4, seed=1570),
-    case("four heads share two", 5, 3, 1, 4, 2, seed=1580),
-    case("two tokens behind two, NaN behind them", 2, 2, 2, d=4, seed=1600, stale=True),
-    case("a prompt of two, scores far below 0", 0, 2, 1, d=4, seed=1590, below=BELOW),
-]
+cases = [case("the first token", 0, 1, 2, seed=1510),
+         case("one token behind three", 3, 1, 0, seed=1520),
+         case("a prompt of four", 0, 4, 0, seed=1540),
+         case("three tokens behind two", 2, 3, 1, seed=1550),
+         case("two heads", 3, 2, 1, 2, 2, 4, seed=1570),
+         case("four heads share two", 5, 3, 1, 4, 2, seed=1580),
+         case("two tokens behind two, NaN behind them", 2, 2, 2, d=4, seed=1600, stale=True),
+         case("a prompt of two, scores far below 0", 0, 2, 1, d=4, seed=1590, below=BELOW)]
 mistakes = [
     Mistake("position_0", "positions were counted from 0 in each call", "the position of the first new token",
             (POSITIONS, "torch.arange(n)")),

@@ -21,14 +21,12 @@ def call(fn, **inputs):
     return tuple(torch.tensor(float(value), dtype=torch.float64) for value in found)
 
 
-cases = [
-    case("one layer, one short text", 1, 5, 5, 3, 1, 4, 1.5, 1000.0),
-    case("three layers", 3, 5, 5, 7, 1, 4, 1.5, 1000.0),
-    case("grouped heads", 1, 8, 2, 3, 1, 4, 0.5, 4000.0),
-    case("three texts", 1, 5, 5, 7, 3, 4, 0.5, 9000.0),
-    case("an odd number of tokens", 3, 6, 2, 7, 4, 5, 1.5, 50_000.0),
-    case("of the size of a real one", 12, 1024, 256, 256, 8, 2048, 0.08, 8e14),
-]
+cases = [case("one layer, one short text", 1, 5, 5, 3, 1, 4, 1.5, 1000.0),
+         case("three layers", 3, 5, 5, 7, 1, 4, 1.5, 1000.0),
+         case("grouped heads", 1, 8, 2, 3, 1, 4, 0.5, 4000.0),
+         case("three texts", 1, 5, 5, 7, 3, 4, 0.5, 9000.0),
+         case("an odd number of tokens", 3, 6, 2, 7, 4, 5, 1.5, 50_000.0),
+         case("of the size of a real one", 12, 1024, 256, 256, 8, 2048, 0.08, 8e14)]
 mistakes = [
     Mistake("embedding_counted", "the embedding was counted as well", "weights: whether a lookup multiplies anything",
             (HEAD, "+ 2 * width * vocabulary")),
