@@ -64,8 +64,7 @@ mistakes = [
             "a start inside a sector", (COALESCED, "stride == 1"), also=[[(COALESCED, "abs(stride) == 1")]]),
     Mistake("stride_zero_or_one", "every stride of 0 or 1 was called coalesced", "stride 1 from inside a sector",
             (COALESCED, "stride in (0, 1)"), also=[[(COALESCED, "stride in (-1, 0, 1)")]]),
-    Mistake("same_start", "the load was compared with one of stride 1 from the same start",
-            "where the other load starts", (COALESCED,
+    Mistake("same_start", "the load was compared with one of stride 1 from the same start", "its start", (COALESCED,
              "len(touched) <= len({(start + n) * itemsize // 32 for n in range(32)})")),
 ]
 hints = ["Take one lane: find the byte it reads, then the sector that holds this byte.",

@@ -98,7 +98,7 @@ mistakes = [
             "rows: `.to(tl.int64)` before they meet a stride", ("tl.arange(0, B_r).to(tl.int64)", "tl.arange(0, B_r)")),
     Mistake("D_added", "D was added, not subtracted", "the sign of D: dS = P∘(dP − D)", (DS, "P_T * (dP_T + D_i)")),
     Mistake("loop_starts_without_shift", "the query blocks started as if N_q and N_k were the same",
-            "the first query that sees key k", (BLOCKS,
+            "which query sees key k", (BLOCKS,
              BLOCKS.replace("(0", "(tl.program_id(0) * B_c // B_r if causal else 0"))),
 ]
 hints = ["Two loops: over the query heads h = h_kv · group + g, and over the query blocks i of each. dK_j and dV_j "

@@ -56,9 +56,8 @@ mistakes = [
              "[j for j, cut in ((first, start), (end - 1, length)) if cut % B_c]")),
     Mistake("last_always_masked", "the last block was always counted as masked", "a last block that is full", (CROSSED,
              "({first} if start % B_c else set()) | {end - 1}")),
-    Mistake("first_always_masked", "a first block was called masked wherever the window hides a key",
-            "where the window begins", (CROSSED,
-             "({first} if start else set()) | ({end - 1} if length % B_c else set())")),
+    Mistake("first_always_masked", "a first block was called masked wherever keys are hidden", "where it begins",
+            (CROSSED, "({first} if start else set()) | ({end - 1} if length % B_c else set())")),
     Mistake("window_not_masked", "only the short last block was counted as masked", "where the window begins", (CROSSED,
              "{end - 1} if length % B_c else set()")),
 ]
