@@ -7,6 +7,7 @@ SPLIT, BACK = "X.reshape(len(X), H, d).transpose(0, 1)", "O.transpose(0, 1).resh
 SCALE, SOFTMAX = "* d**-0.5", "P = torch.softmax(S, dim=-1)"
 
 outputs = [("O", "query", "column")]
+features = {"more than one head": lambda H: H > 1}
 without = ("attention",)
 loops = lambda X_q, X_k, X_v, H: ("heads", H) if H > 6 else None
 

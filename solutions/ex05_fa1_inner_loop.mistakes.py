@@ -12,6 +12,7 @@ DROPOUT, HIDE = "P_ij * keep / (1 - dropout_p)", "S_ij = S_ij.masked_fill(hidden
 DROP = f"if keep is not None:\n        P_ij = {DROPOUT}"
 
 outputs = [("O_i", "query", "column"), ("l_i", "query"), ("m_i", "query")]
+features = {"dropout": lambda dropout_p: dropout_p > 0}
 
 
 def begin(Q, K, V, causal, dropout_p):

@@ -36,6 +36,7 @@ cases = [case("float32 along a row", 0, 1, 4),
          case("every eighth float64", 1, 8, 8),
          case("backwards", 63, -1, 4),
          case("float16 from the middle of a sector", 5, 1, 2),
+         case("float64 along a row", 4, 1, 8),
          case("backwards, from the start of a sector", 32, -1, 4)]
 mistakes = [
     Mistake("different_elements", "each different element was counted as a sector of its own",

@@ -13,10 +13,10 @@ LARGE = 60.0                   # scores times this: exponentials overflow unless
 HUGE = 250.0                   # scores up to some 500
 BELOW = 900.0                  # the stubs promise −1000: what starts, or is cut off, at −800 shows
 EDGE = 997.0                   # so near to it that a hidden score of −1000 has some weight beside them
-EPSILONS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
-DIGITS = 2e-9                  # a logarithm of 2 that was typed with ten digits may be off by that
+EPSILONS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
 # a score of 500 is known to 500 · 2⁻²⁴ = 3e-5, and so is the logarithm of its exponential
 LOOSE = 2e-4
+POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 # ---- a case of its arguments
@@ -33,11 +33,11 @@ def case_of(make):
         bound = signature.bind(*sizes, **options)
         bound.apply_defaults()
         given = {key: value for key, value in (bound.arguments | options).items() if value is not None}
-        large = given.get("factor", 1) > 4 or bool(given.get("below")) or abs(given.get("shift", 0)) > 50
-        shown = [key for key in given if key in options or signature.parameters[key].kind.name[:4] == "POSI"]
+        large = given.get("factor", 1) > 4 or given.get("below", 0) > 0 or abs(given.get("shift", 0)) > 50
         return Case(name, lambda: make(*sizes, **options), given=given | {"large": large}, units=units,
-                    sizes={key: given[key] for key in shown if key not in ("seed", "exact")},
-                    loose=loose or (LOOSE if large else 0.0))
+                    sizes={key: value for key, value in given.items() if key not in ("seed", "exact") and
+                           (key in options or signature.parameters[key].kind <= POSITIONAL)},
+                    loose=loose or LOOSE * large)
 
     return case
 
@@ -45,9 +45,10 @@ def case_of(make):
 def in_float64(case):
     """The case in float64, where a small number shows that float32 swallows: an ε in a denominator.
 
-    An answer that cannot take float64 at all is judged by the case as it was.
+    An answer that cannot take float64 at all is judged by the case as it was. A logarithm of 2 that was typed with ten
+    digits may be off by 2e-9.
     """
-    return replace(case, name=f"{case.name}, in float64", make=lambda: doubled(case.make()), loose=DIGITS, narrow=case,
+    return replace(case, name=f"{case.name}, in float64", make=lambda: doubled(case.make()), loose=2e-9, narrow=case,
                    features=case.features | {"float64 inputs"})
 
 
@@ -57,7 +58,7 @@ def spread(case):
     def make():
         inputs = case.make()
         names = [name for name, value in inputs.items() if isinstance(value, torch.Tensor)]
-        return inputs | {name: apart(inputs[name], n + 2) for n, name in enumerate(names)}
+        return inputs | {name: inputs[name].repeat_interleave(n, -1)[..., ::n] for n, name in enumerate(names, 2)}
 
     return replace(case, make=make, features=case.features | {"columns that are apart"})
 
@@ -75,13 +76,7 @@ def doubled(value):
 
 def normal(*shape, seed, dtype=torch.float32, factor=1.0):
     """Reproducible normal numbers, the same on every machine."""
-    generator = torch.Generator().manual_seed(seed)
-    return (torch.randn(*shape, generator=generator, dtype=torch.float64) * factor).to(dtype)
-
-
-def apart(T, step):
-    """T with its columns `step` elements apart in memory."""
-    return torch.repeat_interleave(T, step, -1)[..., ::step]
+    return (torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * factor).to(dtype)
 
 
 def drawn(N_q, N_k, d, d_v=None, *, H=(), H_kv=(), scale=None, factor=1.0, below=0, rising=False, equal=False,
@@ -137,7 +132,7 @@ def attention_case(N_q, N_k, d=3, d_v=None, *, B_r=None, B_c=None, causal=None, 
 def measured(rung, N_q, N_k, d, d_v, **tiles):
     """(reads, writes) of a rung in elements, counted by the memory model on float32 tensors."""
     Q, K, V = torch.ones(N_q, d), torch.ones(N_k, d), torch.ones(N_k, d_v)
-    with memory.Memory(1024 * memory.KiB) as mem:
+    with memory.Memory(2**20) as mem:
         rung(Q, K, V, **tiles)
     return mem.read // 4, mem.written // 4
 
@@ -151,10 +146,9 @@ def whole_numbers(found, at, count=None):
 
 def no_scores(shape, Q, K, V, B_c=0, **rest):
     """For an exercise's `forbid`: no tensor of all scores, where no other tensor is as wide."""
-    whole_S = sorted(size for size in shape if size > 1) == sorted((len(Q), len(K)))
-    if whole_S and len(K) > max(B_c, 2 * max(Q.shape[-1], V.shape[-1]) + 2) and len(Q) > 1:
-        most = f"no more than B_c = {B_c} of its columns at a time" if B_c else "no tensor has to be as large"
-        return f"the whole of S, {shape}, was made: {most}"
+    widest = max(B_c, 2 * max(Q.shape[1], V.shape[1]) + 2)
+    if len(K) > widest and len(Q) > 1 and sorted(size for size in shape if size > 1) == sorted((len(Q), len(K))):
+        return f"the whole of S, {shape}, was made: no more than a tile of it at a time"
     return None
 
 
@@ -163,8 +157,8 @@ def padded(numbers, count):
     return torch.tensor([*numbers, *[-1] * (count + 1)][:count + 1])
 
 
-def epsilon(*swaps, sizes=EPSILONS, what="a small number was added to the denominator",
-            look="the denominator: an ε changes every row, also those that need none"):
+def epsilon(*swaps, sizes=EPSILONS):
     """The mistake of an ε that nothing asks for. swaps: (old, new with ε) pairs, each a place for it."""
     first, *others = ([(old, new.replace("ε", str(size)))] for old, new in swaps for size in sizes)
-    return Mistake("epsilon", what, look, *first, also=others)
+    return Mistake("epsilon", "a small number was added to the denominator",
+                   "the denominator: an ε changes every result, also those that need none", *first, also=others)

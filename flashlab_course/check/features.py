@@ -17,18 +17,12 @@ GENERAL = {
     "large scores": lambda large: large,
     "16-bit inputs": lambda dtype: dtype in (torch.float16, torch.bfloat16),
     "float64 inputs": lambda dtype: dtype == torch.float64,
-    "dropout": lambda dropout_p: dropout_p > 0,
-    "more than one head": lambda H: H > 1,
     "d_v ≠ d": lambda d, d_v: d_v != d,
-    "N_q ≠ N_k": lambda N_q, N_k: N_q != N_k,
-    "more than one query": lambda N_q: N_q > 1,
 }
-ORDER = list(GENERAL)
-WEAK = ORDER[ORDER.index("d_v ≠ d"):]      # worth a word only where no other feature fits
 
 
 def features_of(given, own):
     """The features that a case with these arguments has. own: those of its exercise, as GENERAL."""
-    return frozenset(text for text, holds in {**GENERAL, **own}.items()
+    return frozenset(text for text, holds in (GENERAL | own).items()
                      if (names := inspect.signature(holds).parameters) and names.keys() <= given.keys()
                      and holds(**{name: given[name] for name in names}))
