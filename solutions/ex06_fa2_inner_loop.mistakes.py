@@ -2,7 +2,7 @@ import torch
 
 from flashlab import oracle
 from flashlab.memory import KiB, kernel, tiles
-from flashlab_course.check.cases import BELOW, HUGE, LARGE, Mistake, attention_case, epsilon, in_float64
+from flashlab_course.check.cases import BELOW, LARGE, Mistake, attention_case, epsilon, in_float64
 
 MAXIMUM, NEW_O = "torch.maximum(m_i, S_ij.amax(-1))", "alpha[:, None] * O_i + P_ij @ V_j"
 NEW_L = "alpha * l_i + P_ij.sum(-1)"
@@ -33,7 +33,7 @@ cases = [attention_case("one key block", 3, 5, 4, 6, B_r=3, B_c=5, scale=1.0),
                         seed=5),
          attention_case("16-bit inputs", 4, 40, 8, B_r=4, B_c=8, scale=0.35, dtype=torch.float16, seed=6),
          attention_case("many keys, little SRAM", 4, 96, 4, B_r=4, B_c=4, scale=0.5, seed=7),
-         attention_case("scores up to 500", 4, 6, 4, B_r=2, B_c=3, scale=0.5, factor=HUGE, seed=10),
+         attention_case("scores up to 500", 4, 6, 4, B_r=2, B_c=3, scale=0.5, factor=250, seed=10),
          attention_case("scores far below 0", 3, 6, 4, B_r=2, B_c=2, scale=0.5, below=BELOW, seed=9),
          attention_case("16-bit inputs, many keys", 2, 512, 4, B_r=2, B_c=16, scale=0.5, seed=14, dtype=torch.float16,
                         equal=True, units=2),

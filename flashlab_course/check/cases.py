@@ -10,7 +10,6 @@ from flashlab import memory, oracle
 from flashlab_course.check.form import Breach, Case, Mistake, whole
 
 LARGE = 60.0                   # scores times this: exponentials overflow unless they are shifted
-HUGE = 250.0                   # scores up to some 500
 BELOW = 900.0                  # the stubs promise −1000: what starts, or is cut off, at −800 shows
 EDGE = 997.0                   # so near to it that a hidden score of −1000 has some weight beside them
 EPSILONS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
@@ -149,7 +148,6 @@ def no_scores(shape, Q, K, V, B_c=0, **rest):
     widest = max(B_c, 2 * max(Q.shape[1], V.shape[1]) + 2)
     if len(K) > widest and len(Q) > 1 and sorted(size for size in shape if size > 1) == sorted((len(Q), len(K))):
         return f"the whole of S, {shape}, was made: no more than a tile of it at a time"
-    return None
 
 
 def padded(numbers, count):
