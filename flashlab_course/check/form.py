@@ -102,7 +102,7 @@ class Exercise:
         self.outputs = [Output(one[0], one[1:]) if isinstance(one, tuple) else one for one in self.outputs]
         self.cases = [replace(case, features=case.features | features.features_of(case.given, self.features))
                       for case in self.cases]
-        self.function = self.function or self.parsed.last
+        self.function = self.function or re.findall(r"^def (\w+)", self.parsed.text, re.MULTILINE)[-1]
 
     @property
     def triton(self):

@@ -98,9 +98,7 @@ class Parsed:
             line = text[: astray[0] if astray else 0].count("\n") + 1
             raise SourceError(f"solutions/{name}.py:{line}: an answer stands between `# >>> your turn: what to write` "
                               "and `# <<<`, and there is at least one")
-        tree = ast.parse(text)
-        self.last = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)][-1]
-        match = HEAD.match(ast.get_docstring(tree) or "")
+        match = HEAD.match(ast.get_docstring(ast.parse(text)) or "")
         if not match or match["name"] != name:
             raise SourceError(f'solutions/{name}.py:1: the docstring starts "{name} · title", an empty line, then '
                               f'"Chapter {chapter(name)} · difficulty 3 of 5 · 20 minutes"')
