@@ -14,6 +14,7 @@ cases = [case("the example", 192 * 1024, 64, 64, 4),
          case("values wider than keys", 164 * 1024, 64, 128, 4),
          case("values narrower than keys", 227 * 1024, 96, 32, 4),
          case("a tile that fills the SRAM exactly", FIT, 40, 40, 4),
+         case("one element short of a fit", FIT - 4, 40, 40, 4),
          case("float64", 99 * 1024 + 8, 24, 56, 8),
          case("bytes that make no whole element", 4 * 4 * 64 * 50 + 3, 64, 64, 4)]
 mistakes = [
