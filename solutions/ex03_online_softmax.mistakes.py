@@ -1,10 +1,15 @@
-"""Cases and mistakes of ex03_online_softmax."""
-
 import torch
 
 from flashlab.memory import kernel, store
-from flashlab_course.check.cases import LOOSE, in_float64, normal
-from flashlab_course.check.form import Case, Exercise, Mistake, Output
+from flashlab_course.check.cases import Mistake, case_of, in_float64, normal
+
+TERMS, SUM = "torch.exp(piece - m_new).sum()", "l * torch.exp(m - m_new) + torch.exp(piece - m_new).sum()"
+LOOP = "for part in tiles(len(x), B):"
+
+outputs = [("m",), ("l",)]
+truth = lambda x, B: (x.double().max(), torch.exp(x.double() - x.double().max()).sum())
+sram_bytes = lambda x, B: (32 * B + 128) * x.element_size()     # a dozen copies of a piece in float64, no long row
+most = lambda x, B: {"x": B}
 
 
 def call(fn, x, B):
@@ -20,76 +25,48 @@ def call(fn, x, B):
     return m[0].clone(), l[0].clone()
 
 
-def case(name, N, B, *, seed, factor=1.0, shift=0.0, falling=None):
-    def make():
-        x = normal(N, seed=seed, factor=factor) + shift
-        return {"x": x if falling is None else x.sort(descending=falling).values, "B": B}
-
-    features = {"only scores far below 0": shift < -50, "negative scores only": shift < 0, "large scores": factor > 4,
-                "a row longer than the chip": N > 100, "a short last piece": N % B != 0 and N > B,
-                "a maximum that grows": N > B and not falling, "more than one piece": N > B}
-    return Case(name, make, frozenset(text for text, holds in features.items() if holds), {"N": N, "B": B},
-                LOOSE if factor > 1 else 0.0)
+@case_of
+def case(N, B, *, seed, factor=1.0, shift=0.0, falling=None):
+    x = normal(N, seed=seed, factor=factor) + shift
+    return {"x": x if falling is None else x.sort(descending=falling).values, "B": B}
 
 
-TERMS, SUM = "torch.exp(piece - m_new).sum()", "l * torch.exp(m - m_new) + torch.exp(piece - m_new).sum()"
-
-EXERCISE = Exercise(
-    function="online_softmax",
-    outputs=(Output("m"), Output("l")),
-    call=call,
-    truth=lambda x, B: (x.double().max(), torch.exp(x.double() - x.double().max()).sum()),
-    sram_bytes=lambda x, B: (32 * B + 128) * x.element_size(),     # a dozen copies of a piece in float64, no long row
-    most=lambda x, B: {"x": B},
-    cases=[
-        case("one piece", 3, 4, seed=400),
-        case("two pieces, falling", 6, 3, seed=401, falling=True),
-        case("two pieces, rising", 6, 3, seed=402, falling=False),
-        case("four pieces", 12, 3, seed=404),
-        case("a short last piece", 7, 3, seed=415, falling=False),
-        case("one score at a time", 5, 1, seed=406),
-        case("all scores negative", 6, 2, seed=407, shift=-5),
-        case("scores in the hundreds", 12, 5, seed=411, factor=300),
-        case("scores around 900", 6, 2, seed=413, shift=900, factor=4),
-        case("scores around −900", 6, 2, seed=414, shift=-900, factor=4),
-        in_float64(case("a single score", 1, 4, seed=412)),
-        case("a long row", 400, 2, seed=416),
-    ],
-    mistakes=[
-        Mistake("no_rescale_l", "l was not rescaled when the maximum grew",
-                "l, and whether m is still the old maximum there", (SUM, f"l + {TERMS}")),
-        Mistake("m_not_carried", "m was not set to m_new at the end of a step", "what a step leaves for the next one",
-                ("m = m_new", "m = m")),
-        Mistake("m_of_this_piece", "m_new was the maximum of this piece alone", "m_new: it covers all scores so far",
-                ("torch.maximum(m, piece.amax())", "piece.amax()")),
-        Mistake("m_starts_at_0", "m started at 0, which scores can fall below", "the value of m before the first piece",
-                ("torch.full((), -inf)", "torch.zeros(())")),
-        Mistake("starts_again", "l started again from the new piece when the maximum grew",
-                "what becomes of the earlier pieces when m grows", (SUM, f"l * (m == m_new) + {TERMS}")),
-        Mistake("units_of_the_piece", "the piece's exponentials were shifted by its own maximum, not by m_new",
-                "the unit of the piece's sum", (TERMS, "torch.exp(piece - piece.amax()).sum()")),
-        Mistake("sum_rescaled_too", "exp(m − m_new) multiplied the new piece's sum as well",
-                "which of the two sums is in the old unit", (SUM, f"(l + {TERMS}) * torch.exp(m - m_new)"),
-                also=[[(SUM, f"(l + {TERMS}) * torch.exp(torch.where(m == -inf, m_new, m) - m_new)")]]),
-        Mistake("converted_afterwards", "a piece was shifted by the old maximum, which overflows where m grows by much",
-                "the order: when is the maximum known", (SUM,
-                 f"{TERMS} if part.start == 0 else (l + torch.exp(piece - m).sum()) * torch.exp(m - m_new)")),
-        Mistake("unshifted", "exp was taken of numbers that no maximum had been subtracted from", "what goes into exp",
-                (SUM, "l + torch.exp(piece).sum()"), ("return m, l", "return m, l * torch.exp(-m)")),
-        Mistake("l_starts_at_1", "the first score was counted twice: before the loop and in it",
-                "what m and l start from, and where the pieces begin",
-                ("torch.full((), -inf)", "load(x, slice(0, 1))[0]"), ("torch.zeros(())", "torch.ones(())")),
-        Mistake("tail_dropped", "the short last piece was never read", "the number of pieces",
-                ("tiles(len(x), B)", "tiles(len(x) // B * B, B)")),
-        Mistake("two_passes", "the row was read twice, once for the maximum and once for the sum",
-                "how often each score is loaded", ("for part in tiles(len(x), B):", "for part in tiles(len(x), B):\n"
-                 "        m = torch.maximum(m, load(x, part).amax())\n    for part in tiles(len(x), B):")),
-        Mistake("all_at_once", "the whole row was loaded at once", "the size of a piece",
-                ("tiles(len(x), B)", "tiles(len(x), len(x))")),
-    ],
-    hints=[
-        "exp(x − m_new) = exp(x − m) · exp(m − m_new): one factor turns all the old terms at once.",
-        "With m = −inf and l = 0 at the start, the first step needs no special case: exp(−inf) = 0.",
-        "Compute m_new first, then l with both m and m_new, then set m = m_new.",
-    ],
-)
+cases = [case("one piece", 3, 4, seed=400),
+         case("two pieces, rising", 6, 3, seed=402, falling=False),
+         case("a short last piece", 7, 3, seed=415, falling=False),
+         case("one score at a time", 5, 1, seed=406),
+         case("scores in the hundreds", 12, 5, seed=411, factor=300),
+         case("scores around 900", 6, 2, seed=413, shift=900, factor=4),
+         case("scores around −900", 6, 2, seed=414, shift=-900, factor=4),
+         in_float64(case("a single score", 1, 4, seed=412)),
+         case("a long row", 400, 2, seed=416)]
+mistakes = [
+    Mistake("no_rescale_l", "l was not rescaled when the maximum grew",
+            "l, and whether m is still the old maximum there", (SUM, f"l + {TERMS}")),
+    Mistake("m_not_carried", "m was not set to m_new at the end of a step", "what a step leaves for the next one",
+            ("m = m_new", "m = m")),
+    Mistake("m_of_this_piece", "m_new was the maximum of this piece alone", "m_new: it covers all scores so far",
+            ("torch.maximum(m, piece.amax())", "piece.amax()")),
+    Mistake("m_starts_at_0", "m started at 0, which scores can fall below", "the value of m before the first piece",
+            ("torch.full((), -inf)", "torch.zeros(())")),
+    Mistake("starts_again", "l started again from the new piece when the maximum grew",
+            "what becomes of the earlier pieces when m grows", (SUM, f"l * (m == m_new) + {TERMS}")),
+    Mistake("units_of_the_piece", "the piece's exponentials were shifted by its own maximum, not by m_new",
+            "the unit of the piece's sum", (TERMS, "torch.exp(piece - piece.amax()).sum()")),
+    Mistake("sum_rescaled_too", "exp(m − m_new) multiplied the new piece's sum as well",
+            "which of the two sums is in the old unit", (SUM, f"(l + {TERMS}) * torch.exp(m - m_new)"),
+            also=[[(SUM, f"(l + {TERMS}) * torch.exp(torch.where(m == -inf, m_new, m) - m_new)")]]),
+    Mistake("converted_afterwards", "a piece was shifted by the old maximum, which overflows", "when m is known", (SUM,
+             f"{TERMS} if part.start == 0 else (l + torch.exp(piece - m).sum()) * torch.exp(m - m_new)")),
+    Mistake("unshifted", "exp was taken of numbers that no maximum had been subtracted from", "what goes into exp",
+            (SUM, "l + torch.exp(piece).sum()"), ("return m, l", "return m, l * torch.exp(-m)")),
+    Mistake("l_starts_at_1", "the first score was counted twice: before the loop and in it", "where the pieces begin",
+            ("torch.full((), -inf)", "load(x, slice(0, 1))[0]"), ("torch.zeros(())", "torch.ones(())")),
+    Mistake("tail_dropped", "the short last piece was never read", "the number of pieces", ("tiles(len(x), B)",
+             "tiles(len(x) // B * B, B)")),
+    Mistake("two_passes", "the row was read twice, once for the maximum and once for the sum", "the loads", (LOOP,
+             f"{LOOP}\n        m = torch.maximum(m, load(x, part).amax())\n    {LOOP}")),
+]
+hints = ["exp(x − m_new) = exp(x − m) · exp(m − m_new): one factor turns all the old terms at once.",
+         "With m = −inf and l = 0 at the start, the first step needs no special case: exp(−inf) = 0.",
+         "Compute m_new first, then l with both m and m_new, then set m = m_new."]

@@ -1,34 +1,35 @@
-"""Cases and mistakes of ex05_fa1_inner_loop."""
+from functools import partial
 
 import torch
 
 from flashlab.memory import kernel, load, store, tiles
-from flashlab_course.check.cases import EDGE, attention_case, epsilon, in_float64
-from flashlab_course.check.form import Breach, Exercise, Mistake, Output
+from flashlab_course.check.cases import BELOW, EDGE, LARGE, Mistake, attention_case, epsilon, in_float64
+from flashlab_course.check.form import Breach
 
 inf = float("inf")
 UPDATE = "((alpha * l_i)[:, None] * O_i + P_ij @ V_j) / l_safe[:, None]"
-DROPOUT = "P_ij * keep / (1 - dropout_p)"
+DROPOUT, HIDE = "P_ij * keep / (1 - dropout_p)", "S_ij = S_ij.masked_fill(hidden, -inf)"
+DROP = f"if keep is not None:\n        P_ij = {DROPOUT}"
+
+outputs = [("O_i", "query", "column"), ("l_i", "query"), ("m_i", "query")]
+features = {"dropout": lambda dropout_p: dropout_p > 0}
 
 
-def masks(Q, K, causal, dropout_p):
+def begin(Q, K, V, causal, dropout_p):
+    """The masks of all keys, and O, l and m before the first."""
     hidden = torch.ones(len(Q), len(K), dtype=torch.bool).triu(len(K) - len(Q) + 1) if causal else None
     draws = torch.rand(len(Q), len(K), generator=torch.Generator().manual_seed(5))
-    return hidden, draws >= dropout_p if dropout_p else None
-
-
-def start(Q, V):
-    """O, l and m before the first key."""
-    return Q.new_zeros(len(Q), V.shape[-1]), Q.new_zeros(len(Q)), Q.new_full((len(Q),), -inf)
+    state = Q.new_zeros(len(Q), V.shape[-1]), Q.new_zeros(len(Q)), Q.new_full((len(Q),), -inf)
+    return (hidden, draws >= dropout_p if dropout_p else None), state
 
 
 def call(fn, Q, K, V, B_c, scale, causal=False, dropout_p=0.0):
     """One query block, all key blocks, as FA1's outer loop brings them."""
-    hidden, keep = masks(Q, K, causal, dropout_p)
-    state, changed = start(Q, V), False
+    masks, state = begin(Q, K, V, causal, dropout_p)
+    changed = False
     for cols in tiles(len(K), B_c):
         before = [T.clone() for T in state]
-        tile = [None if mask is None else mask[:, cols] for mask in (hidden, keep)]
+        tile = [None if mask is None else mask[:, cols] for mask in masks]
         found = fn(Q, K[cols], V[cols], *state, scale, *tile, dropout_p)
         changed |= any(not torch.equal(a.nan_to_num(7), b.nan_to_num(7)) for a, b in zip(state, before, strict=True))
         shapes = [getattr(T, "shape", None) for T in found] if isinstance(found, (tuple, list)) else None
@@ -43,97 +44,61 @@ def call(fn, Q, K, V, B_c, scale, causal=False, dropout_p=0.0):
 
 def show(fn, Q, K, V, B_c, scale, causal=False, dropout_p=0.0):
     """The step in FA1's loops, on modelled memory: two queries a block."""
-    hidden, keep = masks(Q, K, causal, dropout_p)
-    state = O, l, m = start(Q, V)
-
-    def key_block(cols):
-        K_j, V_j = load(K, cols), load(V, cols)
-        for rows in tiles(len(Q), 2):
-            Q_i, *state_i = load(Q, rows), *(load(T, rows) for T in state)
-            tile = [None if mask is None else load(mask, rows, cols) for mask in (hidden, keep)]
-            for T, T_i in zip(state, fn(Q_i, K_j, V_j, *state_i, scale, *tile, dropout_p), strict=True):
-                store(T, rows, T_i)
-
-    given = {name: mask for name, mask in (("hidden", hidden), ("keep", keep)) if mask is not None}
-    with kernel("fa1_forward", Q=Q, K=K, V=V, O=O, l=l, m=m, **given):
+    masks, state = begin(Q, K, V, causal, dropout_p)
+    given = {name: mask for name, mask in zip(("hidden", "keep"), masks, strict=True) if mask is not None}
+    with kernel("fa1_forward", Q=Q, K=K, V=V, **dict(zip("Olm", state, strict=True)), **given):
         for cols in tiles(len(K), B_c):
-            key_block(cols)
+            K_j, V_j = load(K, cols), load(V, cols)
+            for rows in tiles(len(Q), 2):
+                Q_i, *state_i = load(Q, rows), *(load(T, rows) for T in state)
+                tile = [None if mask is None else load(mask, rows, cols) for mask in masks]
+                for T, T_i in zip(state, fn(Q_i, K_j, V_j, *state_i, scale, *tile, dropout_p), strict=True):
+                    store(T, rows, T_i)
 
 
-def case(name, N_q, N_k, d, d_v=None, *, features=(), **more):
-    features = [*features, *(["dropout"] if "dropout_p" in more else [])]
-    return attention_case(name, N_q, N_k, d, d_v, features=features, **{"scale": 0.4} | more)
-
-
-EXERCISE = Exercise(
-    function="fa1_step",
-    outputs=(Output("O_i", ("query", "column")), Output("l_i", ("query",)), Output("m_i", ("query",))),
-    call=call,
-    show=show,
-    cases=[
-        case("one step", 3, 5, 4, 6, B_c=5),
-        case("two steps", 3, 8, 5, 6, B_c=4, seed=11),
-        case("square tiles", 4, 12, 4, B_c=4, seed=3),
-        case("scores in the hundreds", 4, 15, 4, B_c=3, scale=-0.5, large=True, seed=4),
-        case("causal", 6, 6, 3, B_c=2, causal=True, seed=5, features=["a causal mask over several steps"]),
-        case("causal, queries that see no key", 5, 3, 3, B_c=2, causal=True, seed=6),
-        case("dropout, three steps", 3, 9, 3, B_c=3, dropout_p=0.4, seed=8),
-        case("scores far below 0", 3, 6, 4, B_c=2, below=True, seed=9),
-        case("causal, scores in the hundreds", 6, 6, 3, B_c=2, causal=True, large=True, seed=14),
-        case("causal, with dropout", 4, 6, 4, B_c=2, causal=True, dropout_p=0.25, seed=13),
-        case("causal, a negative scale", 4, 6, 4, B_c=2, causal=True, scale=-0.4, seed=15),
-        case("causal, scores around −997", 4, 6, 4, B_c=2, causal=True, below=EDGE, seed=17),
-        case("causal, a scale of 0", 4, 6, 4, B_c=2, causal=True, scale=0.0, seed=16),
-        in_float64(case("a single key", 1, 1, 4, B_c=1, exactly=True, seed=14)),
-    ],
-    mistakes=[
-        epsilon((UPDATE, "((alpha * l_i)[:, None] * O_i + P_ij @ V_j) / (l_new + ε)[:, None]")),
-        Mistake("old_division_not_undone",
-                "the old O_i was rescaled by exp(m_i − m_new) but not multiplied by the old l_i",
-                "what the O_i that came in was divided by",
-                (UPDATE, "(alpha[:, None] * O_i + P_ij @ V_j) / l_safe[:, None]")),
-        Mistake("no_rescale", "the old l_i and O_i were not rescaled when the maximum grew",
-                "the old sums, and whether m_i is still the old maximum there",
-                ("torch.exp(m_i - m_safe)", "torch.ones_like(m_i)")),
-        Mistake("no_rescale_l", "the old l_i was not rescaled when the maximum grew; O_i was",
-                "the new l_i, and the maximum the old one was made with",
-                ("alpha * l_i + P_ij.sum(-1)", "l_i + P_ij.sum(-1)")),
-        Mistake("not_divided", "O_i was not divided by the new l_i",
-                "the new O_i: FA1 keeps it normalised after every step",
-                (UPDATE, "((alpha * l_i)[:, None] * O_i + P_ij @ V_j)")),
-        Mistake("m_of_this_tile", "m_new was the maximum of this tile alone", "m_new: it covers all keys so far",
-                ("torch.maximum(m_i, S_ij.amax(-1))", "S_ij.amax(-1)")),
-        Mistake("scale_missing", "the scores were not multiplied by scale", "how the scores are computed",
-                ("* scale", "")),
-        Mistake("mask_missing", "hidden keys counted like all the others",
-                "where hidden enters, and whether its result is used", ("S_ij.masked_fill(hidden, -inf)", "S_ij")),
-        Mistake("mask_before_scale", "the mask came before the product with scale, which turned −inf into +inf or NaN",
-                "the order of mask and scale",
-                ("Q_i @ K_j.T * scale                                      # (B_r, B_c)", "Q_i @ K_j.T"),
-                ("S_ij = S_ij.masked_fill(hidden, -inf)",
-                 "S_ij = S_ij.masked_fill(hidden, -inf)\n    S_ij = S_ij * scale")),
-        Mistake("mask_after_exp", "the maximum was taken over hidden scores too", "the order of mask and maximum",
-                ("S_ij = S_ij.masked_fill(hidden, -inf)", "pass"), ("l_new = alpha",
-                 "P_ij = P_ij if hidden is None else P_ij.masked_fill(hidden, 0)\n    l_new = alpha")),
-        Mistake("mask_minus_1e6", "hidden scores became a large negative number, not −inf",
-                "what a row without any visible key gets", ("masked_fill(hidden, -inf)", "masked_fill(hidden, -1e9)")),
-        Mistake("no_empty_row", "a row without a visible key got NaN, from −inf − (−inf)",
-                "the exponents of a row whose m_new is −inf", ("m_new.masked_fill(m_new == -inf, 0)", "m_new")),
-        Mistake("m_safe_returned", "m_i came back as 0 for a row without a visible key, not as −inf",
-                "the m_i that is returned", ("return O_i, l_new, m_new", "return O_i, l_new, m_safe")),
-        Mistake("dropout_not_rescaled", "the weights that dropout kept were not divided by 1 − dropout_p",
-                "what happens to the weights that stay", (DROPOUT, "P_ij * keep")),
-        Mistake("dropout_before_sum", "l_i was the sum of the weights that dropout had left",
-                "the order of dropout and the row sum",
-                ("if keep is not None:\n        P_ij = P_ij * keep / (1 - dropout_p)", ""),
-                ("l_new = alpha * l_i + P_ij.sum(-1)",
-                 "if keep is not None:\n        P_ij = P_ij * keep / (1 - dropout_p)\n"
-                 "    l_new = alpha * l_i + P_ij.sum(-1)")),
-    ],
-    hints=[
-        "A single step is easy: what is stale about O_i and l_i when a later tile raises the maximum?",
-        "The sum behind O_i is l_i · O_i, in units of exp(m_i). Convert it to units of exp(m_new) first.",
-        "The softmax is taken over all keys, then entries are dropped: l_i is a sum of weights before dropout.",
-        "A row without keys has m_new = −inf and l_new = 0: put 0 in the exponents and divide by 1.",
-    ],
-)
+case = partial(attention_case, scale=0.4)
+cases = [case("one step", 3, 5, 4, 6, B_c=5),
+         case("two steps", 3, 8, 5, 6, B_c=4, seed=11),
+         case("scores in the hundreds", 4, 15, 4, B_c=3, scale=-0.5, factor=LARGE, seed=4),
+         case("causal", 6, 6, 3, B_c=2, causal=True, seed=5),
+         case("causal, queries that see no key", 5, 3, 3, B_c=2, causal=True, seed=6),
+         case("dropout, three steps", 3, 9, 3, B_c=3, dropout_p=0.4, seed=8),
+         case("scores far below 0", 3, 6, 4, B_c=2, below=BELOW, seed=9),
+         case("causal, scores in the hundreds", 6, 6, 3, B_c=2, causal=True, factor=LARGE, seed=14),
+         case("causal, a negative scale", 4, 6, 4, B_c=2, causal=True, scale=-0.4, seed=15),
+         case("causal, scores around −997", 4, 6, 4, B_c=2, causal=True, below=EDGE, seed=17),
+         case("causal, a scale of 0", 4, 6, 4, B_c=2, causal=True, scale=0.0, seed=16),
+         in_float64(case("a single key", 1, 1, 4, B_c=1, exact=True, seed=14))]
+mistakes = [
+    epsilon((UPDATE, "((alpha * l_i)[:, None] * O_i + P_ij @ V_j) / (l_new + ε)[:, None]")),
+    Mistake("old_division_not_undone", "the old O_i was not multiplied by the old l_i", "what O_i was divided by",
+            (UPDATE, "(alpha[:, None] * O_i + P_ij @ V_j) / l_safe[:, None]")),
+    Mistake("no_rescale", "the old l_i and O_i were not rescaled when the maximum grew",
+            "the old sums, and which maximum m_i still is", ("torch.exp(m_i - m_safe)", "torch.ones_like(m_i)")),
+    Mistake("no_rescale_l", "the old l_i was not rescaled when the maximum grew; O_i was",
+            "the new l_i, and the unit of the old one", ("alpha * l_i + P_ij.sum(-1)", "l_i + P_ij.sum(-1)")),
+    Mistake("not_divided", "O_i was not divided by the new l_i",
+            "the new O_i: FA1 keeps it normalised after every step", (" / l_safe[:, None]", "")),
+    Mistake("m_of_this_tile", "m_new was the maximum of this tile alone", "m_new: it covers all keys so far",
+            ("torch.maximum(m_i, S_ij.amax(-1))", "S_ij.amax(-1)")),
+    Mistake("scale_missing", "the scores were not multiplied by scale", "how the scores are computed", ("* scale", "")),
+    Mistake("mask_missing", "hidden keys counted like all the others",
+            "where hidden enters, and whether its result is used", (HIDE, "pass")),
+    Mistake("mask_before_scale", "the mask came before scale, which turned −inf into +inf or NaN",
+            "mask or scale first", ("Q_i @ K_j.T * scale", "Q_i @ K_j.T"), (HIDE, "…\n    S_ij = S_ij * scale")),
+    Mistake("mask_after_exp", "the maximum was taken over hidden scores too", "the order of mask and maximum", (HIDE,
+             "pass"), ("l_new = alpha", "P_ij = P_ij if hidden is None else P_ij.masked_fill(hidden, 0)\n    …")),
+    Mistake("mask_minus_1e6", "hidden scores became a large negative number, not −inf",
+            "what a row without any visible key gets", ("masked_fill(hidden, -inf)", "masked_fill(hidden, -1e9)")),
+    Mistake("no_empty_row", "a row without a visible key got NaN, from −inf − (−inf)",
+            "the exponents of a row whose m_new is −inf", ("m_new.masked_fill(m_new == -inf, 0)", "m_new")),
+    Mistake("m_safe_returned", "m_i came back as 0 for a row without a visible key, not as −inf",
+            "the m_i that is returned", ("return O_i, l_new, m_new", "return O_i, l_new, m_safe")),
+    Mistake("dropout_not_rescaled", "the weights that dropout kept were not divided by 1 − dropout_p",
+            "what happens to the weights that stay", (DROPOUT, "P_ij * keep")),
+    Mistake("dropout_before_sum", "l_i was the sum of the weights that dropout had left",
+            "the order of dropout and the row sum", (DROP, ""), ("l_new = alpha", f"{DROP}\n    …")),
+]
+hints = ["A single step is easy: what is stale about O_i and l_i when a later tile raises the maximum?",
+         "The sum behind O_i is l_i · O_i, in units of exp(m_i). Convert it to units of exp(m_new) first.",
+         "A row without keys has m_new = −inf and l_new = 0: put 0 in the exponents and divide by 1."]

@@ -1,97 +1,68 @@
-"""Cases and mistakes of ex06_use_of_L."""
-
 import torch
 
 from flashlab import oracle
-from flashlab_course.check.cases import LOOSE, in_float64, normal
-from flashlab_course.check.form import Case, Exercise, Mistake, Output
-
-
-def case(name, N_q, d_v, keys_a, keys_b, *, seed, factor=1.0, shift=0.0, empty=None, both=None, features=()):
-    """empty: the query that saw no key of half a; both: the one that saw none of either half."""
-    def make():
-        Q, K = normal(N_q, 4, seed=seed, factor=factor), normal(keys_a + keys_b, 4, seed=seed + 1)
-        V = normal(keys_a + keys_b, d_v, seed=seed + 2)
-        found = {}
-        for half, cut in (("a", slice(0, keys_a)), ("b", slice(keys_a, None))):
-            nothing = torch.zeros(N_q, d_v), torch.full((N_q,), -inf)
-            O, L = oracle.attention(Q, K[cut], V[cut]) if len(K[cut]) else nothing
-            hidden = [query for query in (empty if half == "a" else None, both) if query is not None]
-            O[hidden], L[hidden] = 0, -inf
-            found |= {f"O_{half}": O.float(), f"L_{half}": L.float() + shift}
-        return found
-
-    large = factor > 1 or bool(shift)
-    holds = {"more than one query": N_q > 1, "large scores": large, "only scores far below 0": shift < 0,
-             "halves of different size": keys_a != keys_b,
-             "a half without keys": 0 in (keys_a, keys_b) or empty is not None or both is not None,
-             "two halves without keys": keys_a + keys_b == 0 or both is not None}
-    return Case(name, make, frozenset([*features, *(f for f, true in holds.items() if true)]),
-                {"N_q": N_q, "d_v": d_v, "keys_a": keys_a, "keys_b": keys_b}, LOOSE if large else 0.0)
-
+from flashlab_course.check.cases import Mistake, case_of, in_float64, normal
 
 inf = float("inf")
 WEIGHTS, O = "torch.exp(L_a - L_safe), torch.exp(L_b - L_safe)", "w_a[:, None] * O_a + w_b[:, None] * O_b"
-L, RETURNED = "torch.logaddexp(L_a, L_b)", "w_b[:, None] * O_b, L"
+L, GIVE, RETURNED = "torch.logaddexp(L_a, L_b)", "w_b[:, None] * O_b, ", "w_b[:, None] * O_b, L"
+LOG_SUM = "torch.log(torch.exp(L_a) + torch.exp(L_b))"
 
-EXERCISE = Exercise(
-    function="combine",
-    outputs=(Output("O", ("query", "column")), Output("L", ("query",))),
-    cases=[
-        case("one query", 1, 5, 3, 4, seed=600),
-        case("three queries", 3, 5, 4, 4, seed=603),
-        case("the second half saw no key", 2, 3, 4, 0, seed=612),
-        case("no half saw a key", 2, 3, 0, 0, seed=615),
-        case("scores up to 500", 3, 5, 4, 4, seed=618, factor=300),
-        case("a half without keys, scores far below 0", 2, 3, 0, 4, seed=636, shift=-150),
-        case("scores far below 0", 3, 2, 4, 3, seed=639, shift=-150),
-        case("one query of a half without keys", 3, 2, 3, 4, seed=624, empty=1,
-             features=["a query of its own without keys"]),
-        case("one query without a key in either half", 3, 2, 4, 3, seed=633, both=2,
-             features=["a query of its own without keys"]),
-        case("square O", 3, 3, 3, 4, seed=627, features=["N_q = d_v"]),
-        in_float64(case("one half alone", 1, 3, 4, 0, seed=630)),
-    ],
-    mistakes=[
-        Mistake("averaged", "the halves were averaged, as if both had the same weight",
-                "how much of the sum over all keys each half holds", (O, "(O_a + O_b) / 2")),
-        Mistake("weights_swapped", "each half got the other's weight", "which weight meets which half",
-                (WEIGHTS, "torch.exp(L_b - L_safe), torch.exp(L_a - L_safe)")),
-        Mistake("maximum_for_L", "the weights were relative to the larger L, and did not add up to 1",
-                "what the two weights add up to", (WEIGHTS,
-                 "torch.exp(L_a - torch.maximum(L_a, L_b).masked_fill(L == -inf, 0)), torch.exp(L_b - "
-                 "torch.maximum(L_a, L_b).masked_fill(L == -inf, 0))")),
-        Mistake("weights_along_columns", "the weights multiplied the columns of O, not its rows",
-                "the shape of the weights next to O", (O, "w_a * O_a + w_b * O_b")),
-        Mistake("base_2", "exp and log were taken to base 2 throughout", "the base of the logarithms L_a and L_b",
-                (L, "torch.logaddexp2(L_a, L_b)"), (WEIGHTS, "torch.exp2(L_a - L_safe), torch.exp2(L_b - L_safe)")),
-        Mistake("L_is_sum_only_returned", "the L that came back was L_a + L_b",
-                "the L that is returned: sums add up, their logarithms do not",
-                (RETURNED, "w_b[:, None] * O_b, L_a + L_b")),
-        Mistake("L_is_max_weights_normalised", "the L that came back was the larger of L_a and L_b",
-                "the L that is returned: it covers the keys of both halves",
-                (RETURNED, "w_b[:, None] * O_b, torch.maximum(L_a, L_b)")),
-        Mistake("L_not_log", "L came back as the sum itself, without its logarithm", "the L that is returned",
-                (RETURNED, "w_b[:, None] * O_b, torch.exp(L)")),
-        Mistake("unshifted", "exp(L_a) and exp(L_b) were taken as they are: both overflow for large L",
-                "the exponents for L in the hundreds", (L, "torch.log(torch.exp(L_a) + torch.exp(L_b))"),
-                (WEIGHTS, "torch.exp(L_a), torch.exp(L_b)"), (O + ", L", f"({O}) / (w_a + w_b)[:, None], L")),
-        Mistake("one_sided_shift", "the shift was always L_a: exp(L_b − L_a) overflows where L_b is much larger",
-                "the number that is subtracted before exp",
-                (L, "torch.where(L_a == -inf, L_b, L_a + torch.log1p(torch.exp(L_b - L_a)))")),
-        Mistake("no_empty_half", "a query that neither half saw a key for got NaN",
-                "the exponents where L_a and L_b are both −inf", ("L.masked_fill(L == -inf, 0)", "L")),
-        Mistake("empty_half_weighs_1", "a half without keys counted as if its L were 0",
-                "the weight of a half whose L is −inf", ("L = torch.logaddexp(L_a, L_b)",
-                 "L_a, L_b = L_a.masked_fill(L_a == -inf, 0), L_b.masked_fill(L_b == -inf, 0)\n"
-                 "    L = torch.logaddexp(L_a, L_b)")),
-        Mistake("L_safe_returned", "L came back as 0 where no half saw a key, not as −inf", "the L that is returned",
-                (RETURNED, "w_b[:, None] * O_b, L_safe")),
-    ],
-    hints=[
-        "exp(L_a) is the sum of the exponentials of half a. What is the sum over all keys?",
-        "O_a · exp(L_a) is the undivided sum of half a. Add the two, then divide by exp(L).",
-        "exp of L overflows at 89; exp of a difference to the larger one does not.",
-        "Only where neither half saw a key is L −inf: put 0 in its place in the exponents, and return the −inf.",
-    ],
-)
+outputs = [("O", "query", "column"), ("L", "query")]
+features = {"two halves without keys": lambda keys_a, keys_b, both: not keys_a + keys_b or both > 0,
+            "a half without keys": lambda keys_a, keys_b, one, both: not keys_a * keys_b or one + both > 0,
+            "a query of its own without keys": lambda one, both: one + both > 0}
+
+
+@case_of
+def case(N_q, d_v, keys_a, keys_b, *, seed, factor=1.0, shift=0.0, one=0, both=0):
+    """one: the number of the query that saw no key of half a, if it is not 0; both: of either half."""
+    Q, K = normal(N_q, 4, seed=seed, factor=factor), normal(keys_a + keys_b, 4, seed=seed + 1)
+    V, found = normal(keys_a + keys_b, d_v, seed=seed + 2), {}
+    for half, cut, blind in (("a", slice(keys_a), one + both), ("b", slice(keys_a, None), both)):
+        nothing = torch.zeros(N_q, d_v), torch.full((N_q,), -inf)
+        O, L = oracle.attention(Q, K[cut], V[cut]) if len(K[cut]) else nothing
+        if blind:
+            O[blind], L[blind] = 0, -inf
+        found |= {f"O_{half}": O.float(), f"L_{half}": L.float() + shift}
+    return found
+
+
+cases = [case("one query", 1, 5, 3, 4, seed=600),
+         case("the second half saw no key", 2, 3, 4, 0, seed=612),
+         case("no half saw a key", 2, 3, 0, 0, seed=615),
+         case("scores up to 500", 3, 5, 4, 4, seed=618, factor=300),
+         case("scores far below 0", 3, 2, 4, 3, seed=639, shift=-150),
+         case("one query of a half without keys", 3, 2, 3, 4, seed=624, one=1),
+         case("one query without a key in either half", 3, 2, 4, 3, seed=633, both=2),
+         in_float64(case("one half alone", 1, 3, 4, 0, seed=630))]
+mistakes = [
+    Mistake("averaged", "the halves were averaged, as if both had the same weight",
+            "how much of the sum over all keys each half holds", (O, "(O_a + O_b) / 2")),
+    Mistake("weights_swapped", "each half got the other's weight", "which weight meets which half", (WEIGHTS,
+             "torch.exp(L_b - L_safe), torch.exp(L_a - L_safe)")),
+    Mistake("maximum_for_L", "the weights were relative to the larger L: they did not add up to 1", "their sum",
+            ("L.masked_fill(L == -inf, 0)", "torch.maximum(L_a, L_b).masked_fill(L == -inf, 0)")),
+    Mistake("weights_along_columns", "the weights multiplied the columns of O, not its rows",
+            "the shape of the weights next to O", (O, "w_a * O_a + w_b * O_b")),
+    Mistake("base_2", "exp and log were taken to base 2 throughout", "the base of the logarithms L_a and L_b", (L,
+             "torch.logaddexp2(L_a, L_b)"), (WEIGHTS, "torch.exp2(L_a - L_safe), torch.exp2(L_b - L_safe)")),
+    Mistake("L_is_max_weights_normalised", "the L that came back was the larger of L_a and L_b",
+            "the L that is returned", (RETURNED, f"{GIVE}torch.maximum(L_a, L_b)")),
+    Mistake("L_not_log", "L came back as the sum itself, without its logarithm", "the L that is returned", (RETURNED,
+             "w_b[:, None] * O_b, torch.exp(L)")),
+    Mistake("unshifted", "exp(L_a) and exp(L_b) were taken as they are: both overflow", "the exponents for large L", (L,
+             LOG_SUM), ("L.masked_fill(L == -inf, 0)", "torch.zeros_like(L)"), (O + ", L",
+             f"({O}) / (w_a + w_b)[:, None], L")),
+    Mistake("one_sided_shift", "the shift was always L_a: exp(L_b − L_a) overflows", "what is subtracted before exp",
+            (L, "torch.where(L_a == -inf, L_b, L_a + torch.log1p(torch.exp(L_b - L_a)))")),
+    Mistake("no_empty_half", "a query that neither half saw a key for got NaN",
+            "the exponents where L_a and L_b are both −inf", ("L.masked_fill(L == -inf, 0)", "L")),
+    Mistake("empty_half_weighs_1", "a half without keys counted as if its L were 0", "the weight where L is −inf",
+            (f"L = {L}", "L_a, L_b = (T.masked_fill(T == -inf, 0) for T in (L_a, L_b))\n    …")),
+    Mistake("L_safe_returned", "L came back as 0 where no half saw a key, not as −inf", "the L that is returned",
+            (RETURNED, "w_b[:, None] * O_b, L_safe")),
+]
+hints = ["exp(L_a) is the sum of the exponentials of half a. What is the sum over all keys?",
+         "O_a · exp(L_a) is the undivided sum of half a. Add the two, then divide by exp(L).",
+         "Only where neither half saw a key is L −inf: put 0 in its place in the exponents, and return the −inf."]

@@ -1,50 +1,37 @@
-"""Cases and mistakes of ex07_traffic_naive."""
-
 from flashlab.rungs.naive import naive_forward
-from flashlab_course.check.form import Exercise, Mistake, Output
-from flashlab_course.check.traffic import case, measured
+from flashlab_course.check.cases import Mistake, case_of, measured
 
 READS, WRITES = "(N_q + N_k) * d + 4 * N_q * N_k + N_k * d_v", "3 * N_q * N_k + N_q * d_v + N_q"
+ONE_LESS = (WRITES, "2 * N_q * N_k + N_q * d_v + N_q")
+ONE_READ_LESS = (READS, "(N_q + N_k) * d + 3 * N_q * N_k + N_k * d_v")
 
-EXERCISE = Exercise(
-    function="naive_traffic",
-    outputs=(Output("reads"), Output("writes")),
-    ints_only=True,
-    truth=lambda **sizes: measured(naive_forward, **sizes),
-    cases=[
-        case("small", 5, 7, 3, 4),
-        case("square", 6, 6, 5, 5),
-        case("all different", 7, 11, 3, 5),
-        case("larger", 40, 30, 16, 24),
-    ],
-    mistakes=[
-        Mistake("each_matrix_once", "each matrix was counted as read once and written once",
-                "how many operations read S, and how many write it", ("4 * N_q * N_k", "2 * N_q * N_k"),
-                (WRITES, "2 * N_q * N_k + N_q * d_v + N_q")),
-        Mistake("each_tensor_once", "S was counted as read once in all", "how many of the five operations read S",
-                ("4 * N_q * N_k", "2 * N_q * N_k")),
-        Mistake("scale_forgotten", "the scaling was not counted", "the second of the five operations",
-                (READS, "(N_q + N_k) * d + 3 * N_q * N_k + N_k * d_v"), (WRITES, "2 * N_q * N_k + N_q * d_v + N_q")),
-        Mistake("logsumexp_forgotten", "the logsumexp was not counted", "the last of the five operations",
-                (READS, "(N_q + N_k) * d + 3 * N_q * N_k + N_k * d_v"), (WRITES, "3 * N_q * N_k + N_q * d_v")),
-        Mistake("P_not_read", "one of the reads of an N_q × N_k matrix was left out",
-                "what each of the five operations reads", (READS, "(N_q + N_k) * d + 3 * N_q * N_k + N_k * d_v")),
-        Mistake("written_in_place", "one of the N_q × N_k results was not counted as written",
-                "what each of the five operations writes", (WRITES, "2 * N_q * N_k + N_q * d_v + N_q")),
-        Mistake("softmax_three_passes", "the softmax was counted as three passes over S",
-                "how often one operation reads its operand", (READS, "(N_q + N_k) * d + 6 * N_q * N_k + N_k * d_v")),
-        Mistake("transpose_copied", "the transpose of K was counted as an operation of its own",
-                "what a transpose moves", (READS, READS + " + N_k * d"), (WRITES, WRITES + " + N_k * d")),
-        Mistake("d_for_d_v", "d was taken for the width of V and O", "the shapes of V and O",
-                (READS, "(N_q + N_k) * d + 4 * N_q * N_k + N_k * d"), (WRITES, "3 * N_q * N_k + N_q * d + N_q")),
-        Mistake("bytes", "the result was in bytes, not in elements", "the unit of the result",
-                ("return reads, writes", "return 4 * reads, 4 * writes")),
-        Mistake("swapped", "reads and writes came back in the other order", "the order of the two results",
-                ("return reads, writes", "return writes, reads")),
-    ],
-    hints=[
-        "S = QKᵀ reads Q and K and writes N_q·N_k elements. Write down the other four operations the same way.",
-        "Which operations read an N_q × N_k matrix? The scaling, the softmax, P V and the logsumexp.",
-        "Which write one? QKᵀ, the scaling and the softmax.",
-    ],
-)
+outputs = [("reads",), ("writes",)]
+ints_only = True
+truth = lambda **sizes: measured(naive_forward, **sizes)
+case = case_of(lambda N_q, N_k, d, d_v: locals())
+cases = [case("small", 5, 7, 3, 4),
+         case("all different", 7, 11, 3, 5),
+         case("larger", 40, 30, 16, 24)]
+mistakes = [
+    Mistake("each_matrix_once", "each matrix was counted as read once and written once",
+            "how many operations read and write S", ("4 * N_q * N_k", "2 * N_q * N_k"), ONE_LESS),
+    Mistake("each_tensor_once", "S was counted as read once in all", "how many of the five operations read S",
+            ("4 * N_q * N_k", "2 * N_q * N_k")),
+    Mistake("scale_forgotten", "the scaling was not counted", "the second of the five operations", ONE_READ_LESS,
+            ONE_LESS),
+    Mistake("logsumexp_forgotten", "the logsumexp was not counted", "the last of the five operations", ONE_READ_LESS,
+            (WRITES, "3 * N_q * N_k + N_q * d_v")),
+    Mistake("P_not_read", "one of the reads of an N_q × N_k matrix was left out",
+            "what each of the five operations reads", ONE_READ_LESS),
+    Mistake("written_in_place", "one of the N_q × N_k results was not counted as written", "what each operation writes",
+            ONE_LESS),
+    Mistake("softmax_three_passes", "the softmax was counted as three passes over S",
+            "how often one operation reads its operand", (READS, "(N_q + N_k) * d + 6 * N_q * N_k + N_k * d_v")),
+    Mistake("transpose_copied", "the transpose of K was counted as an operation of its own", "what a transpose moves",
+            (READS, READS + " + N_k * d"), (WRITES, WRITES + " + N_k * d")),
+    Mistake("d_for_d_v", "d was taken for the width of V and O", "the shapes of V and O", (READS,
+             "(N_q + N_k) * d + 4 * N_q * N_k + N_k * d"), (WRITES, "3 * N_q * N_k + N_q * d + N_q")),
+]
+hints = ["S = QKᵀ reads Q and K and writes N_q·N_k elements. Write down the other four operations the same way.",
+         "Which operations read an N_q × N_k matrix? The scaling, the softmax, P V and the logsumexp.",
+         "Which write one? QKᵀ, the scaling and the softmax."]

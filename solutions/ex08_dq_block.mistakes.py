@@ -1,11 +1,22 @@
-"""Cases and mistakes of ex08_dq_block."""
-
 import torch
 
 from flashlab import oracle
 from flashlab.memory import KiB, kernel, tiles
-from flashlab_course.check.cases import EDGE, LARGE, LOOSE, far_below, features_of, normal
-from flashlab_course.check.form import Case, Exercise, Mistake, Output
+from flashlab_course.check.cases import EDGE, LARGE, LOOSE, L_and_D, Mistake, case_of, drawn
+
+SUM, DS = "dQ_i + scale * (dS_ij @ K_j)", "P_ij * (dP_ij - D_i[:, None])"
+P, MASK = "torch.exp(Q_i @ K_j.T * scale - L_i[:, None])", "P_ij.masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)"
+SCORES, HIDDEN = "Q_i @ K_j.T * scale", "hidden_tile(rows, cols, N_q, N_k)"
+L_SAFE, END = "L_i.masked_fill(L_i == -inf, 0)", "cols.start > rows.stop - 1 + N_k - N_q"
+
+function = "dq_program"
+outputs = [("dQ", "query", "column")]
+# room for the tiles three times over, none for a row of all keys
+sram_bytes = lambda Q, K, V, B_r, B_c, **rest: 64 * KiB if len(K) <= 40 else (
+    4 * (10 * max(B_r, B_c) * max(Q.shape[1], V.shape[1]) + 6 * B_r * B_c + 64))
+truth = lambda Q, K, V, dO, causal, scale, **rest: oracle.gradients(Q, K, V, dO, causal=causal, scale=scale)[0]
+without = ("autograd",)
+most = lambda Q, K, V, dO, L, D, B_r, B_c, scale, causal: {"K": B_c * K.shape[1], "V": B_c * V.shape[1]}
 
 
 def call(fn, Q, K, V, dO, L, D, B_r, B_c, scale, causal):
@@ -16,115 +27,62 @@ def call(fn, Q, K, V, dO, L, D, B_r, B_c, scale, causal):
     return dQ
 
 
-def sram_bytes(Q, K, V, dO, L, D, B_r, B_c, scale, causal):
-    """Room for the tiles three times over, none for a row of all keys."""
-    return 4 * (10 * max(B_r, B_c) * max(Q.shape[1], V.shape[1]) + 6 * B_r * B_c + 64) if len(K) > 40 else 64 * KiB
+@case_of
+def case(N_q, N_k, d=3, d_v=3, B_r=2, B_c=2, *, scale=0.4, causal=False, **how):
+    Q, K, V, dO = drawn(N_q, N_k, d, d_v, scale=scale, **how)
+    L, D = L_and_D(Q, K, V, dO, causal, scale)
+    return {"Q": Q, "K": K, "V": V, "dO": dO, "L": L, "D": D, "B_r": B_r, "B_c": B_c, "scale": scale, "causal": causal}
 
 
-def case(name, N_q, N_k, d=3, d_v=3, B_r=2, B_c=2, *, scale=0.4, causal=False, factor=1.0, edge=False, rising=False,
-         dtype=torch.float32, seed, features=()):
-    """rising: what a key block adds to dQ never falls, so that a sum in 16 bits keeps less and less of it."""
-    large = factor > 1 or edge
-
-    def make():
-        Q, K, V, dO = (normal(n, x, seed=seed + k, dtype=dtype, factor=factor if k == 0 else 1.0)
-                       for k, (n, x) in enumerate(((N_q, d), (N_k, d), (N_k, d_v), (N_q, d_v))))
-        if edge:
-            Q, K = far_below(Q, K, scale, EDGE)
-        if rising:
-            sign = torch.where(torch.arange(N_k) < N_k // 2, 1, -1)[:, None].to(dtype)
-            Q, dO = torch.zeros_like(Q), torch.ones_like(dO)
-            K, V = sign.repeat(1, d), sign.repeat(1, d_v) * (1 + 7 / 1024)
-        O, L = oracle.attention(Q, K, V, causal=causal, scale=scale)
-        return {"Q": Q, "K": K, "V": V, "dO": dO, "L": L.float(), "D": (dO.double() * O).sum(-1).float(),
-                "B_r": B_r, "B_c": B_c, "scale": scale, "causal": causal}
-
-    found = features_of(N_q, N_k, d, d_v, B_r, B_c, causal, scale if scale != 0.4 else None, large, dtype)
-    if scale == 0:                             # dQ is 0, whatever the mask does
-        found -= {feature for feature in found if "causal" in feature}
-    sizes = {"N_q": N_q, "N_k": N_k, "d": d, "B_r": B_r, "B_c": B_c} | ({"causal": True} if causal else {})
-    return Case(name, make, found | set(features), sizes, 4 * LOOSE if large else 0.0, 2 if rising else 16)
-
-
-def truth(Q, K, V, dO, L, D, B_r, B_c, scale, causal):
-    return (oracle.gradients(Q, K, V, dO, causal=causal, scale=scale)[0],)
-
-
-SUM, DS = "dQ_i + scale * (dS_ij @ K_j)", "P_ij * (dP_ij - D_i[:, None])"
-P, MASK = "torch.exp(Q_i @ K_j.T * scale - L_i[:, None])", "P_ij.masked_fill(hidden_tile(rows, cols, N_q, N_k), 0)"
-
-EXERCISE = Exercise(
-    function="dq_program",
-    outputs=(Output("dQ", ("query", "column")),),
-    call=call,
-    truth=truth,
-    sram_bytes=sram_bytes,
-    without=("autograd",),
-    most=lambda Q, K, V, dO, L, D, B_r, B_c, scale, causal: {"K": B_c * K.shape[1], "V": B_c * V.shape[1]},
-    cases=[
-        case("one key block", 3, 5, 4, 6, 3, 5, scale=1.0, seed=910),
-        case("two key blocks", 3, 8, 5, 6, 3, 4, seed=914),
-        case("three key blocks, two query blocks", 4, 9, 4, 5, 2, 3, scale=0.3, seed=918),
-        case("short last blocks", 5, 7, B_r=3, seed=922),
-        case("scores in the hundreds", 4, 12, 4, 4, B_c=3, scale=-0.5, factor=LARGE, seed=926),
-        case("causal", 6, 6, causal=True, seed=930),
-        case("causal, fewer queries than keys", 4, 9, causal=True, seed=934),
-        case("causal, queries that see no key", 7, 4, causal=True, seed=938),
-        case("causal, scores in the hundreds", 6, 6, B_r=3, B_c=3, causal=True, factor=LARGE, seed=976),
-        case("causal, scores around −997", 6, 6, B_r=3, B_c=3, causal=True, edge=True, seed=980,
-             features=["only scores far below 0"]),
-        case("causal, a negative scale", 4, 6, scale=-0.4, causal=True, seed=984),
-        case("causal, a scale of 0", 4, 6, scale=0.0, causal=True, seed=992),
-        case("16-bit inputs", 4, 40, 8, 8, 4, 8, dtype=torch.float16, seed=942),
-        case("16-bit inputs, many key blocks", 2, 512, 8, 8, 2, 8, rising=True, dtype=torch.float16, seed=988),
-        case("many keys, little SRAM", 4, 96, 4, 4, 4, 4, seed=946,
-             features=["an SRAM too small for all keys at once"]),
-        case("causal, B_r ≠ B_c", 7, 9, B_r=3, causal=True, seed=996),
-    ],
-    mistakes=[
-        Mistake("no_D", "D was left out of the softmax's gradient", "dS_ij: what is subtracted from dP_ij",
-                (DS, "P_ij * dP_ij")),
-        Mistake("D_outside", "D was subtracted after the product with P", "the brackets in dS_ij",
-                (DS, "P_ij * dP_ij - D_i[:, None]")),
-        Mistake("softmax_of_tile", "P_ij was the softmax of each tile alone", "P_ij: the keys over which L normalises",
-                (P, "torch.softmax(Q_i @ K_j.T * scale, -1)")),
-        Mistake("scale_missing_in_S", "the recomputed scores were not multiplied by scale",
-                "the scores: they have to be those of the forward pass",
-                ("Q_i @ K_j.T * scale - L_i", "Q_i @ K_j.T - L_i")),
-        Mistake("scale_missing_in_dQ", "dQ was not multiplied by scale", "where scale enters between S and Q",
-                (SUM, "dQ_i + dS_ij @ K_j")),
-        Mistake("scale_each_step", "the running dQ_i was multiplied by scale in every step",
-                "what scale multiplies in the sum", (SUM, "scale * (dQ_i + dS_ij @ K_j)")),
-        Mistake("mask_missing", "the mask did not reach P_ij: hidden keys got weight", "P_ij with a causal mask",
-                (MASK, "P_ij")),
-        Mistake("mask_top_left", "the mask lined up the first query with the first key",
-                "where the diagonal lies if N_q ≠ N_k",
-                ("hidden_tile(rows, cols, N_q, N_k), 0)", "hidden_tile(rows, cols, 0, 0), 0)")),
-        Mistake("no_empty_row", "a query that sees no key got NaN, from its L of −inf",
-                "the exponent where L_i is −inf", ("L_i.masked_fill(L_i == -inf, 0)", "L_i"), (P,
-                 "torch.exp((Q_i @ K_j.T * scale).masked_fill(hidden_tile(rows, cols, N_q, N_k) & causal, -inf) "
-                 "- L_i[:, None])"),
-                (MASK, "P_ij"), ("break", "pass")),
-        Mistake("no_skipping", "key blocks that no query of the block sees were loaded",
-                "the end of the loop with a causal mask", ("break", "pass")),
-        Mistake("loop_ends_without_shift", "the loop ended as if there were as many queries as keys",
-                "the last key that the block sees",
-                ("cols.start > rows.stop - 1 + N_k - N_q", "cols.start > rows.stop - 1")),
-        Mistake("skipped_too_early", "a key block was skipped that the block's last query still sees",
-                "which query of the block sees most keys", ("cols.start > rows.stop - 1 + N_k - N_q",
-                 "cols.stop > rows.stop - 1 + N_k - N_q and cols.start > rows.start + N_k - N_q")),
-        Mistake("tail_dropped", "the short last key block was left out", "the number of key blocks",
-                ("tiles(N_k, B_c)", "tiles(N_k // B_c * B_c, B_c)")),
-        Mistake("leaves_early", "nothing was stored where no query of the block sees a key",
-                "dQ[rows] of queries without keys", ("L_i = L_i.masked_fill(L_i == -inf, 0)",
-                 "if (L_i == -inf).all():\n        return\n    L_i = L_i.masked_fill(L_i == -inf, 0)")),
-        Mistake("sum_in_16_bits", "dQ_i was kept in dQ's dtype, so that every step rounded it", "the dtype of dQ_i",
-                (SUM, f"({SUM}).to(dQ.dtype).to(L.dtype)")),
-    ],
-    hints=[
-        "Nothing is corrected later, because L makes each P_ij final: dQ_i starts at 0 and only adds.",
-        "Where L_i is −inf, S − L is +inf or NaN before any mask comes. Which finite number may stand for L there?",
-        "With causal, the block's last query sees the keys up to rows.stop − 1 + N_k − N_q. Later blocks stay out.",
-        "One step: P_ij from S_ij and L_i, dP_ij from dO_i and V_j, dS_ij from both and D_i, then scale · dS_ij K_j.",
-    ],
-)
+cases = [case("one key block", 3, 5, 4, 6, 3, 5, scale=1.0, seed=910),
+         case("three key blocks, two query blocks", 4, 9, 4, 5, 2, 3, scale=0.3, seed=918),
+         case("short last blocks", 5, 7, B_r=3, seed=922),
+         case("scores in the hundreds", 4, 12, 4, 4, B_c=3, scale=-0.5, factor=LARGE, loose=4 * LOOSE, seed=926),
+         case("causal", 6, 6, causal=True, seed=930),
+         case("causal, fewer queries than keys", 4, 9, causal=True, seed=934),
+         case("causal, queries that see no key", 7, 4, causal=True, seed=938),
+         case("causal, scores in the hundreds", 6, 6, B_r=3, B_c=3, causal=True, factor=LARGE, loose=4 * LOOSE,
+              seed=976),
+         case("causal, scores around −997", 6, 6, B_r=3, B_c=3, causal=True, below=EDGE, loose=4 * LOOSE, seed=980),
+         case("causal, a negative scale", 4, 6, scale=-0.4, causal=True, seed=984),
+         case("causal, a scale of 0", 4, 6, scale=0.0, causal=True, seed=992),
+         case("16-bit inputs", 4, 40, 8, 8, 4, 8, dtype=torch.float16, seed=942),
+         case("16-bit inputs, many key blocks", 2, 512, 8, 8, 2, 8, rising=True, units=2, dtype=torch.float16,
+              seed=988),
+         case("many keys, little SRAM", 4, 96, 4, 4, 4, 4, seed=946)]
+mistakes = [
+    Mistake("no_D", "D was left out of the softmax's gradient", "dS_ij: what is subtracted from dP_ij", (DS,
+             "P_ij * dP_ij")),
+    Mistake("D_outside", "D was subtracted after the product with P", "the brackets in dS_ij", (DS,
+             "P_ij * dP_ij - D_i[:, None]")),
+    Mistake("softmax_of_tile", "P_ij was the softmax of each tile alone", "P_ij: the keys over which L normalises", (P,
+             "torch.softmax(Q_i @ K_j.T * scale, -1)")),
+    Mistake("scale_missing_in_S", "the recomputed scores were not multiplied by scale",
+            "the scores: those of the forward pass", ("Q_i @ K_j.T * scale - L_i", "Q_i @ K_j.T - L_i")),
+    Mistake("scale_missing_in_dQ", "dQ was not multiplied by scale", "where scale enters between S and Q", (SUM,
+             "dQ_i + dS_ij @ K_j")),
+    Mistake("scale_each_step", "the running dQ_i was multiplied by scale in every step",
+            "what scale multiplies in the sum", (SUM, "scale * (dQ_i + dS_ij @ K_j)")),
+    Mistake("mask_missing", "the mask did not reach P_ij: hidden keys got weight", "P_ij with a causal mask", (MASK,
+             "P_ij")),
+    Mistake("mask_top_left", "the mask lined up the first query with the first key", "the diagonal if N_q ≠ N_k",
+            ("cols, N_q, N_k), 0)", "cols, 0, 0), 0)")),
+    Mistake("no_empty_row", "a query that sees no key got NaN, from its L of −inf", "the exponent where L_i is −inf",
+            (L_SAFE, "L_i"), (f"{SCORES} -", f"({SCORES}).masked_fill({HIDDEN} & causal, -inf) -"), (MASK, "P_ij"),
+            ("break", "pass")),
+    Mistake("no_skipping", "key blocks that no query of the block sees were loaded",
+            "the end of the loop with a causal mask", ("break", "pass")),
+    Mistake("loop_ends_without_shift", "the loop ended as if there were as many queries as keys",
+            "the last key that the block sees", (END, "cols.start > rows.stop - 1")),
+    Mistake("skipped_too_early", "a key block that the last query sees was skipped", "who sees most keys", (END,
+             f"{END.replace('start', 'stop')} and cols.start > rows.start + N_k - N_q")),
+    Mistake("tail_dropped", "the short last key block was left out", "the number of key blocks", ("tiles(N_k, B_c)",
+             "tiles(N_k // B_c * B_c, B_c)")),
+    Mistake("leaves_early", "nothing was stored where no query of the block sees a key",
+            "dQ[rows] of queries without keys", (f"L_i = {L_SAFE}", "if (L_i == -inf).all():\n        return\n    …")),
+    Mistake("sum_in_16_bits", "dQ_i was kept in dQ's dtype, so that every step rounded it", "the dtype of dQ_i", (SUM,
+             f"({SUM}).to(dQ.dtype).to(L.dtype)")),
+]
+hints = ["Nothing is corrected later, because L makes each P_ij final: dQ_i starts at 0 and only adds.",
+         "Where L_i is −inf, S − L is +inf or NaN before any mask comes. Which finite number may stand for L there?",
+         "One step: P_ij from S_ij and L_i, dP_ij from dO_i and V_j, dS_ij from both and D_i, then scale · dS_ij K_j."]

@@ -1,15 +1,18 @@
-"""Cases and mistakes of ex12_prune."""
-
 from itertools import product
 
 import torch
 
-from flashlab_course.check.form import Breach, Case, Exercise, Mistake, Output, whole
+from flashlab_course.check.cases import Mistake, case_of
+from flashlab_course.check.form import Breach, whole
 
 KiB = 1024
 SHARED = "element_size * (B_r * D + num_stages * B_c * (D + D_v))"
 PAD = "D, D_v = 16, 16\n    while D < d:\n        D *= 2\n    while D_v < d_v:\n        D_v *= 2"
 GRID = list(product((16, 32, 64, 128, 256), (16, 32, 64, 128, 256), (1, 2, 4, 8), (1, 2, 3, 4, 5)))
+
+outputs = [("kept", "choice")]
+features = {"d no power of two": lambda d, d_v: d & (d - 1) or d_v & (d_v - 1),
+            "d below 16": lambda d, d_v: min(d, d_v) < 16}
 
 
 def call(fn, grid, d, d_v, element_size, limit):
@@ -30,59 +33,40 @@ def truth(grid, d, d_v, element_size, limit):
                          for B_r, B_c, warps, stages in grid])
 
 
-def case(name, d, d_v, element_size, limit, grid=GRID):
-    inputs = {"grid": grid, "d": d, "d_v": d_v, "element_size": element_size, "limit": limit}
-    holds = {"d_v ≠ d": d_v != d, "d no power of two": d & (d - 1) != 0 or d_v & (d_v - 1) != 0,
-             "d below 16": min(d, d_v) < 16, "elements of other than 2 bytes": element_size != 2}
-    return Case(name, lambda: inputs | {"grid": list(grid)}, frozenset(filter(holds.get, holds)),
-                {"choices": len(grid)} | {size: value for size, value in inputs.items() if size != "grid"})
-
-
-EXERCISE = Exercise(
-    function="prune",
-    outputs=(Output("kept", ("choice",)),),
-    call=call,
-    truth=truth,
-    cases=[
-        case("one with too many warps", 64, 128, 2, 99 * KiB, [(32, 64, 4, 3)]),
-        case("one that fits to the byte", 64, 128, 2, 76 * KiB, [(32, 64, 2, 3)]),
-        case("one that is a byte too large", 64, 128, 2, 76 * KiB - 1, [(32, 64, 2, 3)]),
-        case("an H100, d 128", 128, 128, 2, 227 * KiB),
-        case("d 80", 80, 80, 2, 163 * KiB),
-        case("values narrower than keys", 192, 128, 2, 227 * KiB),
-        case("values wider than keys", 32, 72, 2, 99 * KiB),
-        case("a small head", 8, 8, 4, 32 * KiB),
-        case("hardly any memory", 256, 256, 4, 64),
-    ],
-    mistakes=[
-        Mistake("stages_forgotten", "K_j and V_j were counted once, not once for each stage",
-                "what is there num_stages times", (SHARED, "element_size * (B_r * D + B_c * (D + D_v))")),
-        Mistake("stages_for_all", "Q_i was counted once for each stage as well", "what is there only once",
-                (SHARED, "element_size * num_stages * (B_r * D + B_c * (D + D_v))")),
-        Mistake("one_stage_too_few", "K_j and V_j were counted num_stages − 1 times", "how many stages hold tiles",
-                (SHARED, "element_size * (B_r * D + (num_stages - 1) * B_c * (D + D_v))")),
-        Mistake("one_buffer_for_both", "a stage was counted as one tile, as wide as the wider of K_j and V_j",
-                "what a stage holds", (SHARED, "element_size * (B_r * D + num_stages * B_c * max(D, D_v))")),
-        Mistake("d_v_forgotten", "V_j was taken to have D columns, as K_j has", "the width of V_j",
-                (SHARED, "element_size * (B_r * D + num_stages * B_c * (D + D))")),
-        Mistake("O_counted", "O_i was counted, and it lives in registers", "which tiles take shared memory",
-                (SHARED, "element_size * (B_r * (D + D_v) + num_stages * B_c * (D + D_v))")),
-        Mistake("elements_for_bytes", "elements were counted, not bytes", "the unit of limit",
-                (SHARED, "B_r * D + num_stages * B_c * (D + D_v)")),
-        Mistake("bytes_of_K_and_V_only", "Q_i was counted in elements, K_j and V_j in bytes",
-                "the brackets after element_size", (SHARED, "B_r * D + element_size * num_stages * B_c * (D + D_v)")),
-        Mistake("no_least_width", "a width below 16 was not padded to 16", "the least width of a tile",
-                ("D, D_v = 16, 16", "D, D_v = 1, 1")),
-        Mistake("multiple_of_16", "d and d_v were padded to multiples of 16", "which widths a tile can have",
-                (PAD, "D, D_v = -(-d // 16) * 16, -(-d_v // 16) * 16")),
-        Mistake("padded_too_far", "a width that is a power of two already was padded to the next one",
-                "what becomes of a width of 64", ("D < d", "D <= d"), ("D_v < d_v", "D_v <= d_v")),
-        Mistake("strictly_less", "a choice of exactly limit bytes was refused", "the limit", ("<= limit", "< limit")),
-        Mistake("strictly_more_rows", "a warp of exactly 16 rows was refused", "the least rows", (">= 16 *", "> 16 *")),
-    ],
-    hints=[
-        "Take one choice and list what lies in shared memory: which tiles, how many of each, how wide.",
-        "A tile cannot have 80 columns. How many does it have? And with a width of 64, or of 8?",
-        "One choice is decided wrongly: print its bytes next to limit, and its rows next to 16 · num_warps.",
-    ],
-)
+case = case_of(lambda d, d_v, element_size, limit, *, grid=GRID: locals())
+cases = [case("one with too many warps", 64, 128, 2, 99 * KiB, grid=[(32, 64, 4, 3)]),
+         case("one that fits to the byte", 64, 128, 2, 76 * KiB, grid=[(32, 64, 2, 3)]),
+         case("one that is a byte too large", 64, 128, 2, 76 * KiB - 1, grid=[(32, 64, 2, 3)]),
+         case("an H100, d 128", 128, 128, 2, 227 * KiB),
+         case("values narrower than keys", 192, 128, 2, 227 * KiB),
+         case("values wider than keys", 32, 72, 2, 99 * KiB),
+         case("a small head", 8, 8, 4, 32 * KiB)]
+mistakes = [
+    Mistake("stages_forgotten", "K_j and V_j were counted once, not once for each stage",
+            "what is there num_stages times", (SHARED, "element_size * (B_r * D + B_c * (D + D_v))")),
+    Mistake("stages_for_all", "Q_i was counted once for each stage as well", "what is there only once", (SHARED,
+             "element_size * num_stages * (B_r * D + B_c * (D + D_v))")),
+    Mistake("one_stage_too_few", "K_j and V_j were counted num_stages − 1 times", "how many stages hold tiles", (SHARED,
+             "element_size * (B_r * D + (num_stages - 1) * B_c * (D + D_v))")),
+    Mistake("one_buffer_for_both", "a stage was counted as one tile, as wide as the wider of K_j and V_j",
+            "what a stage holds", (SHARED, "element_size * (B_r * D + num_stages * B_c * max(D, D_v))")),
+    Mistake("d_v_forgotten", "V_j was taken to have D columns, as K_j has", "the width of V_j", (SHARED,
+             "element_size * (B_r * D + num_stages * B_c * (D + D))")),
+    Mistake("O_counted", "O_i was counted, and it lives in registers", "which tiles take shared memory", (SHARED,
+             "element_size * (B_r * (D + D_v) + num_stages * B_c * (D + D_v))")),
+    Mistake("elements_for_bytes", "elements were counted, not bytes", "the unit of limit", (SHARED,
+             "B_r * D + num_stages * B_c * (D + D_v)")),
+    Mistake("bytes_of_K_and_V_only", "Q_i was counted in elements, K_j and V_j in bytes",
+            "the brackets after element_size", (SHARED, "B_r * D + element_size * num_stages * B_c * (D + D_v)")),
+    Mistake("no_least_width", "a width below 16 was not padded to 16", "the least width of a tile", ("D, D_v = 16, 16",
+             "D, D_v = 1, 1")),
+    Mistake("multiple_of_16", "d and d_v were padded to multiples of 16", "which widths a tile can have", (PAD,
+             "D, D_v = -(-d // 16) * 16, -(-d_v // 16) * 16")),
+    Mistake("padded_too_far", "a width that is a power of two already was padded to the next one",
+            "what becomes of a width of 64", ("D < d", "D <= d"), ("D_v < d_v", "D_v <= d_v")),
+    Mistake("strictly_less", "a choice of exactly limit bytes was refused", "the limit", ("<= limit", "< limit")),
+    Mistake("strictly_more_rows", "a warp of exactly 16 rows was refused", "the least rows", (">= 16 *", "> 16 *")),
+]
+hints = ["Take one choice and list what lies in shared memory: which tiles, how many of each, how wide.",
+         "A tile cannot have 80 columns. How many does it have? And with a width of 64, or of 8?",
+         "One choice is decided wrongly: print its bytes next to limit, and its rows next to 16 · num_warps."]

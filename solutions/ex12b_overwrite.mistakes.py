@@ -1,16 +1,20 @@
-"""Cases and mistakes of ex12b_overwrite."""
-
 import torch
 
-from flashlab_course.check.form import Breach, Case, Exercise, Mistake, Output
+from flashlab_course.check.cases import Mistake, case_of, padded
+from flashlab_course.check.form import Breach, Output
 from flashlab_course.gpu.warps import Ring, first_error
 
-NAMES, NEVER = ("producer", "consumer 0", "consumer 1"), -1
-HELD = ((NEVER, "without end"), (0, "as short as can be"), *((n, f"{n} step{'s' * (n > 1)} too long") for n in (1, 2, 3)))
+NAMES = ("producer", "consumer 0", "consumer 1")
+HELD = ((-1, "without end"), (0, "as short as can be"), (1, "1 step too long"), (2, "2 steps too long"))
 WAIT_K, WAIT_V = "yield wait(K.full[slot], phase)", "yield wait(V.full[slot], phase)"
 FREE_K, FREE_V = "yield release(K.free[slot])", "yield release(V.free[slot])"
 S, O = (f"yield wgmma({ring}, slot, j)\n            yield wgmma_wait(0)" for ring in "KV")
-SOFTMAX = "if sees:\n            yield softmax(j)"
+SOFTMAX, ENDED = "if sees:\n            yield softmax(j)", "\n        if sees:\n            yield wgmma_wait(0)"
+
+outputs = [*(Output(f"products with {ring}", ("consumer", "step"), ((-1, "nothing"),)) for ring in "KV"),
+           *(Output(f"use of {ring}'s slot", ("consumer", "tile"), HELD) for ring in "KV")]
+features = {"a consumer that sits out": lambda skips: max(skips) > 0}
+case = case_of(lambda slots, tiles, skips=(0, 0): locals())
 
 
 def call(fn, slots, tiles, skips):
@@ -23,12 +27,8 @@ def call(fn, slots, tiles, skips):
     if machine.error:
         raise Breach("machine", f"the machine stops: {machine.error}")
     logs = [[request for who, request in machine.requests if who == name] for name in NAMES[1:]]
-    rows = [padded(look(log, ring), tiles) for look in (products, held) for ring in "KV" for log in logs]
-    return torch.tensor(rows).view(4, 2, -1).unbind()
-
-
-def padded(numbers, tiles):
-    return [*numbers, *[NEVER] * (tiles + 1)][:tiles + 1]
+    return tuple(torch.stack([padded(look(log, ring), tiles) for log in logs])
+                 for look in (products, held) for ring in "KV")
 
 
 def products(log, ring):
@@ -49,69 +49,40 @@ def held(log, ring):
 
 
 def truth(slots, tiles, skips):
-    seen = torch.tensor([padded(range(skip, tiles), tiles) for skip in skips])
-    no_longer = torch.tensor([padded([0] * tiles, tiles)] * 2)
+    seen = torch.stack([padded(range(skip, tiles), tiles) for skip in skips])
+    no_longer = torch.stack([padded([0] * tiles, tiles)] * 2)
     return seen, seen, no_longer, no_longer
 
 
-def case(name, slots, tiles, skips=(0, 0)):
-    holds = {"one slot": slots == 1, "more tiles than slots": tiles > slots, "a consumer that sits out": max(skips) > 0}
-    inputs = {"slots": slots, "tiles": tiles, "skips": skips}
-    return Case(name, lambda: dict(inputs), frozenset(filter(holds.get, holds)), inputs)
-
-
-EXERCISE = Exercise(
-    function="programs",
-    outputs=(*(Output(f"products with {ring}", ("consumer", "step"), ((NEVER, "nothing"),)) for ring in "KV"),
-             *(Output(f"use of {ring}'s slot", ("consumer", "tile"), HELD) for ring in "KV")),
-    call=call,
-    truth=truth,
-    cases=[
-        case("one tile", 2, 1),
-        case("two tiles, two slots", 2, 2),
-        case("two tiles, one slot", 1, 2),
-        case("five tiles, two slots", 2, 5),
-        case("consumer 0 sits out a tile", 2, 3, (1, 0)),
-        case("consumer 1 sits out two", 1, 4, (0, 2)),
-        case("consumer 0 sees nothing", 2, 4, (4, 0)),
-        case("both sit out", 2, 6, (3, 1)),
-    ],
-    mistakes=[
-        Mistake("K_after_softmax", "K's slot was released only after the softmax",
-                "what the softmax reads: shared memory or registers",
-                (f"{FREE_K}\n        {SOFTMAX}", f"{SOFTMAX}\n        {FREE_K}")),
-        Mistake("K_with_V", "K's slot was released only together with V's", "when K's slot has been read",
-                (FREE_K, "pass"), (FREE_V, f"{FREE_K}\n        {FREE_V}")),
-        Mistake("V_waited_for_early", "V was waited for before the softmax, which does not need it",
-                "which step needs V", (f"{SOFTMAX}\n        {WAIT_V}", f"{WAIT_V}\n        {SOFTMAX}"),
-                also=[[(WAIT_V, "pass"), (WAIT_K, f"{WAIT_K}\n        {WAIT_V}")]]),
-        Mistake("K_before_the_end", "K's slot was released while the product still read it",
-                "what has happened when wgmma goes on", (S, S.partition("\n")[0]), (FREE_K, f"{FREE_K}\n        if sees:"
-                                                         "\n            yield wgmma_wait(0)")),
-        Mistake("V_before_the_end", "V's slot was released while the product still read it",
-                "what has happened when wgmma goes on", (O, O.partition("\n")[0]), (FREE_V, f"{FREE_V}\n        if sees:"
-                                                         "\n            yield wgmma_wait(0)")),
-        Mistake("softmax_before_S", "the softmax began while the product S was under way",
-                "what the softmax needs", (f"{S}\n        {FREE_K}\n        {SOFTMAX}", S.partition("\n")[0]
-                + f"\n            yield softmax(j)\n            yield wgmma_wait(0)\n        {FREE_K}")),
-        Mistake("K_never_released", "K's slots were never released", "whom the producer waits for", (FREE_K, "pass")),
-        Mistake("V_never_released", "V's slots were never released", "whom the producer waits for", (FREE_V, "pass")),
-        Mistake("sat_out_without_a_word", "tiles that are sat out were not released",
-                "how many arrivals `free` counts, whoever sits out", (WAIT_K, f"if not sees:\n            continue\n"
-                                                                      f"        {WAIT_K}")),
-        Mistake("sat_out_unseen", "tiles that are sat out were released before they had landed",
-                "which round an early arrival is counted for", (WAIT_K, f"if sees:\n            {WAIT_K}"),
-                (WAIT_V, f"if sees:\n            {WAIT_V}")),
-        Mistake("released_for_both", "a consumer arrived twice, for the other one as well", "who says that the other "
-                "has read the slot", (FREE_K, f"{FREE_K}\n        {FREE_K}"), (FREE_V, f"{FREE_V}\n        {FREE_V}")),
-        Mistake("rings_exchanged", "after S the slot of V was released, and that of K after O", "which tile S reads",
-                (f"{FREE_K}\n        {SOFTMAX}", f"{FREE_V}\n        {SOFTMAX}"),
-                (f"{O}\n        {FREE_V}", f"{O}\n        {FREE_K}")),
-    ],
-    hints=[
-        "Write it for skip = 0: each of K and V is waited for, multiplied with, waited for again, and released.",
-        "K is done with once S is there. Which request says that S is there, and what may come right after it?",
-        "Only tiles that are sat out are wrong: `free` counts two arrivals a phase. An arrival for a tile that has not "
-        "landed yet would be counted for the tile before.",
-    ],
-)
+cases = [case("one tile", 2, 1),
+         case("two tiles, two slots", 2, 2),
+         case("two tiles, one slot", 1, 2),
+         case("consumer 1 sits out two", 1, 4, (0, 2)),
+         case("consumer 0 sees nothing", 2, 4, (4, 0)),
+         case("both sit out", 2, 6, (3, 1))]
+mistakes = [
+    Mistake("K_after_softmax", "K's slot was released only after the softmax", "what the softmax reads",
+            (f"{FREE_K}\n        {SOFTMAX}", f"{SOFTMAX}\n        {FREE_K}")),
+    Mistake("K_with_V", "K's slot was released only together with V's", "when K's slot has been read", (FREE_K, "pass"),
+            (FREE_V, f"{FREE_K}\n        {FREE_V}")),
+    Mistake("V_waited_for_early", "V was waited for before the softmax, which does not need it", "which step needs V",
+            (f"{SOFTMAX}\n        {WAIT_V}", f"{WAIT_V}\n        {SOFTMAX}"),
+            also=[[(WAIT_V, "pass"), (WAIT_K, f"…\n        {WAIT_V}")]]),
+    Mistake("K_before_the_end", "K's slot was released while the product still read it",
+            "what has happened when wgmma goes on", (S, S.partition("\n")[0]), (FREE_K, f"…{ENDED}")),
+    Mistake("V_before_the_end", "V's slot was released while the product still read it",
+            "what has happened when wgmma goes on", (O, O.partition("\n")[0]), (FREE_V, f"…{ENDED}")),
+    Mistake("softmax_before_S", "the softmax began while the product S was under way", "what the softmax needs", (S,
+             S.replace("wgmma_wait(0)", "softmax(j)")), (SOFTMAX, ENDED.lstrip()), (FREE_K, "pass"), (WAIT_V,
+             f"{FREE_K}\n        …")),
+    Mistake("K_never_released", "K's slots were never released", "whom the producer waits for", (FREE_K, "pass")),
+    Mistake("V_never_released", "V's slots were never released", "whom the producer waits for", (FREE_V, "pass")),
+    Mistake("sat_out_without_a_word", "tiles that are sat out were not released", "the arrivals that `free` counts",
+            (WAIT_K, "if not sees:\n            continue\n        …")),
+    Mistake("sat_out_unseen", "tiles that are sat out were released before they had landed",
+            "the phase of an early arrival", *((wait, "if sees:\n            …") for wait in (WAIT_K, WAIT_V))),
+]
+hints = ["Write it for skip = 0: each of K and V is waited for, multiplied with, waited for again, and released.",
+         "K is done with once S is there. Which request says that S is there, and what may come right after it?",
+         "Only tiles that are sat out are wrong: `free` counts two arrivals a phase. An arrival for a tile that has "
+         "not landed yet would be counted for the tile before."]

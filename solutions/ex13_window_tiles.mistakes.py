@@ -1,15 +1,15 @@
-"""Cases and mistakes of ex13_window_tiles."""
-
-from flashlab_course.check.form import Case, Exercise, Mistake, Output
+from flashlab_course.check.cases import Mistake, case_of
 
 FIRST_KEY, END = "max(0, length - 1 - left)", "-(-length // B_c)"
 START, BOUNDS = f"start = 0 if left == -1 else {FIRST_KEY}", f"first, end = start // B_c, {END}"
 CROSSED = "{j for j, cut in ((first, start), (end - 1, length)) if cut % B_c}"
 
-
-def forbid(shape, length, left, B_c):
-    if max(shape, default=0) > 1:
-        return f"a tensor of shape {shape} was made: the sizes alone say which blocks are read"
+outputs = [("first",), ("end",), ("masked",)]
+ints_only = True
+forbid = lambda shape, **sizes: max(shape, default=0) > 1 and f"a tensor of shape {shape} was made: sizes will do"
+features = {"no window": lambda left: left == -1, "a short last block": lambda length, B_c: length % B_c,
+            "a window longer than the text": lambda length, left: left >= length}
+case = case_of(lambda length, left, B_c: locals())
 
 
 def truth(length, left, B_c):
@@ -20,72 +20,47 @@ def truth(length, left, B_c):
     return visited[0], visited[-1] + 1, sum(not all(blocks[j]) for j in visited)
 
 
-def case(name, length, left, B_c):
-    inputs = {"length": length, "left": left, "B_c": B_c}
-    start = 0 if left == -1 else max(0, length - 1 - left)
-    holds = {"no window": left == -1, "a window": left != -1, "a short last block": length % B_c != 0,
-             "a window longer than the text": left >= length, "a window that begins inside a block": start % B_c != 0,
-             "a window within one block": start // B_c == (length - 1) // B_c and left != -1}
-    return Case(name, lambda: dict(inputs), frozenset(f for f, true in holds.items() if true), inputs)
-
-
-EXERCISE = Exercise(
-    function="window_tiles",
-    outputs=(Output("first"), Output("end"), Output("masked")),
-    ints_only=True,
-    truth=truth,
-    forbid=forbid,
-    cases=[
-        case("one whole block, no window", 4, -1, 4),
-        case("a short last block, no window", 10, -1, 4),
-        case("the query's own key alone", 8, 0, 4),
-        case("a window of one block", 12, 3, 4),
-        case("one key more than a block", 12, 4, 4),
-        case("a window and a short last block", 11, 6, 4),
-        case("both ends in one block", 11, 1, 4),
-        case("a window longer than the text", 6, 9, 4),
-        case("a window as long as the text", 8, 7, 4),
-        case("one token", 1, 5, 4),
-        case("one key a block", 7, 2, 1),
-        case("a block longer than the text", 5, 2, 16),
-        case("a long text", 1000, 255, 64),
-    ],
-    mistakes=[
-        Mistake("window_of_left_keys", "the query saw `left` keys, its own among them", "keys before the query's own",
-                (FIRST_KEY, "max(0, length - max(left, 1))"), also=[[(FIRST_KEY, "max(0, length - left)")]]),
-        Mistake("one_key_too_many", "the window began one key too early", "keys before the query's own",
-                (FIRST_KEY, "max(0, length - 2 - left)")),
-        Mistake("window_ignored", "the window was ignored: the blocks began at 0", "the first block",
-                (START, "start = 0")),
-        Mistake("no_window_unknown", "left = −1 was taken for a number of keys", "what left = −1 stands for",
-                (START, f"start = {FIRST_KEY}")),
-        Mistake("zero_is_no_window", "left = 0 was taken for no window", "what a query sees with left = 0",
-                ("left == -1", "left <= 0")),
-        Mistake("negative_start", "the first key was negative where the window is longer than the text",
-                "a short text with a long window", (FIRST_KEY, "length - 1 - left")),
-        Mistake("first_rounded_up", "the window's first block was left out", "a window that begins inside a block",
-                ("start // B_c,", "-(-start // B_c),")),
-        Mistake("end_rounded_down", "the short last block was left out", "how the end is rounded",
-                (END, "length // B_c")),
-        Mistake("end_one_more", "a block behind the last key was visited where length is a multiple of B_c",
-                "the end, where the last block is full", (END, "length // B_c + 1")),
-        Mistake("last_for_end", "the number of the last block was returned as end", "what end counts",
-                (END, "-(-length // B_c) - 1")),
-        Mistake("keys_for_blocks", "the numbers of keys were returned, not of blocks", "what first and end count",
-                (BOUNDS, "first, end = start, length")),
-        Mistake("masked_twice", "a block that is cut at both ends was counted twice", "what `masked` counts",
-                (CROSSED, "[j for j, cut in ((first, start), (end - 1, length)) if cut % B_c]")),
-        Mistake("last_always_masked", "the last block was always counted as masked", "a last block that is full",
-                (CROSSED, "({first} if start % B_c else set()) | {end - 1}")),
-        Mistake("first_always_masked", "the first block was counted as masked wherever the window hides a key",
-                "a window that begins where a block does",
-                (CROSSED, "({first} if start else set()) | ({end - 1} if length % B_c else set())")),
-        Mistake("window_not_masked", "only the short last block was counted as masked", "where the window begins",
-                (CROSSED, "{end - 1} if length % B_c else set()")),
-    ],
-    hints=[
-        "Draw 11 keys in blocks of 4, and mark what the last query sees with left = 6.",
-        "Which block holds the first key that is seen? How many blocks do `length` keys fill?",
-        "The first block can be cut by the window, the last one by the end of the text. They may be the same block.",
-    ],
-)
+cases = [case("one whole block, no window", 4, -1, 4),
+         case("a short last block, no window", 10, -1, 4),
+         case("the query's own key alone", 8, 0, 4),
+         case("a window of one block", 12, 3, 4),
+         case("one key more than a block", 12, 4, 4),
+         case("a window and a short last block", 11, 6, 4),
+         case("both ends in one block", 11, 1, 4),
+         case("a window longer than the text", 6, 9, 4),
+         case("a window as long as the text", 8, 7, 4),
+         case("one token", 1, 5, 4),
+         case("one key a block", 7, 2, 1),
+         case("a block longer than the text", 5, 2, 16),
+         case("a long text", 1000, 255, 64)]
+mistakes = [
+    Mistake("window_of_left_keys", "the query saw `left` keys, its own among them", "keys before the query's own",
+            (FIRST_KEY, "max(0, length - max(left, 1))"), also=[[(FIRST_KEY, "max(0, length - left)")]]),
+    Mistake("one_key_too_many", "the window began one key too early", "keys before the query's own", (FIRST_KEY,
+             "max(0, length - 2 - left)")),
+    Mistake("window_ignored", "the window was ignored: the blocks began at 0", "the first block", (START, "start = 0")),
+    Mistake("no_window_unknown", "left = −1 was taken for a number of keys", "what left = −1 stands for", (START,
+             f"start = {FIRST_KEY}")),
+    Mistake("zero_is_no_window", "left = 0 was taken for no window", "what a query sees with left = 0", ("left == -1",
+             "left <= 0")),
+    Mistake("negative_start", "the first key was negative where the window is longer than the text",
+            "a short text with a long window", (FIRST_KEY, "length - 1 - left")),
+    Mistake("first_rounded_up", "the window's first block was left out", "a window that begins inside a block",
+            ("start // B_c,", "-(-start // B_c),")),
+    Mistake("end_rounded_down", "the short last block was left out", "how the end is rounded", (END, "length // B_c")),
+    Mistake("end_one_more", "a block behind the last key was visited where length is a multiple of B_c",
+            "the end, where the last block is full", (END, "length // B_c + 1")),
+    Mistake("last_for_end", "the number of the last block was returned as end", "what end counts", (END,
+             "-(-length // B_c) - 1")),
+    Mistake("masked_twice", "a block that is cut at both ends was counted twice", "what `masked` counts", (CROSSED,
+             "[j for j, cut in ((first, start), (end - 1, length)) if cut % B_c]")),
+    Mistake("last_always_masked", "the last block was always counted as masked", "a last block that is full", (CROSSED,
+             "({first} if start % B_c else set()) | {end - 1}")),
+    Mistake("first_always_masked", "a first block was called masked wherever keys are hidden", "where it begins",
+            (CROSSED, "({first} if start else set()) | ({end - 1} if length % B_c else set())")),
+    Mistake("window_not_masked", "only the short last block was counted as masked", "where the window begins", (CROSSED,
+             "{end - 1} if length % B_c else set()")),
+]
+hints = ["Draw 11 keys in blocks of 4, and mark what the last query sees with left = 6.",
+         "Which block holds the first key that is seen? How many blocks do `length` keys fill?",
+         "The first block can be cut by the window, the last one by the end of the text. They may be the same block."]

@@ -1,9 +1,18 @@
-"""Cases and mistakes of ex15_generate_step."""
-
 import torch
 
-from flashlab_course.check.cases import LOOSE, normal
-from flashlab_course.check.form import Case, Exercise, Mistake, Output
+from flashlab_course.check.cases import BELOW, Mistake, case_of, normal
+
+POSITIONS, ROTATED = "torch.arange(length, length + n)", "Q, K = rotate(Q, positions), rotate(K, positions)"
+T_KEPT = "{0}_cache = torch.cat(({0}_cache[:, :length], {0}), dim=1)".format
+REPEATED = "repeat_interleave(group, dim=0)", "repeat(group, 1, 1)"
+KEYS, VALUES = (f"{name}_cache[:, :end].repeat_interleave(group, dim=0)" for name in "KV")
+TURNED_ALL = "rotate(K_cache[:, :end], torch.arange(end)).repeat_interleave(group, dim=0)"
+HIDDEN, ONES = "torch.ones(n, end, dtype=torch.bool).triu(length + 1)", "torch.ones(n, end, dtype=torch.bool)"
+
+outputs = [("O", "head", "query", "column"), ("K_cache", "head", "key", "column"), ("V_cache", "head", "key", "column")]
+off_limits = ("gpt",)
+features = {"tokens in the cache": lambda length: length > 0, "more than one new token": lambda n: n > 1,
+            "shared heads": lambda H_q, H_kv: H_q > H_kv}
 
 
 def call(fn, Q, K, V, K_cache, V_cache, length):
@@ -12,87 +21,60 @@ def call(fn, Q, K, V, K_cache, V_cache, length):
     return fn(Q, K, V, K_cache, V_cache, length), K_cache.nan_to_num(0.0), V_cache.nan_to_num(0.0)
 
 
-def case(name, length, n, room, H_q=1, H_kv=1, d=6, *, seed, below=False, stale=False):
-    sizes = {"length": length, "n": n, "longest": length + n + room, "H_q": H_q, "H_kv": H_kv, "d": d}
-    holds = {"tokens in the cache": length > 0, "more than one new token": n > 1, "room behind the new tokens": room > 0,
-             "more than one head": H_q > 1, "shared heads": H_q > H_kv, "only scores far below 0": below,
-             "NaN behind the new tokens": stale}
-
-    def make():
-        new, cache = (H_kv, n, d), (H_kv, length + n + room, d)
-        Q, K, K_cache = normal(H_q, n, d, seed=seed, factor=2.0), normal(*new, seed=seed + 1), normal(*cache, seed=seed + 3)
-        V, V_cache = normal(*new, seed=seed + 2), normal(*cache, seed=seed + 4)
-        if below:                                # in the pair of columns that turns slowest: −450 for a token's own key
-            Q[..., d // 2 - 1] += 30
-            K[..., d // 2 - 1] -= 30
-        if stale:
-            K_cache[:, length + n :], V_cache[:, length + n :] = torch.nan, torch.nan
-        return {"Q": Q, "K": K, "V": V, "K_cache": K_cache, "V_cache": V_cache, "length": length}
-
-    return Case(name, make, frozenset(f for f, true in holds.items() if true), sizes, LOOSE if below else 0.0)
+@case_of
+def case(length, n, room, H_q=1, H_kv=1, d=6, *, seed, below=0, stale=False):
+    new, cache = (H_kv, n, d), (H_kv, length + n + room, d)
+    Q, K, V = normal(H_q, n, d, seed=seed, factor=2.0), normal(*new, seed=seed + 1), normal(*new, seed=seed + 2)
+    K_cache, V_cache = normal(*cache, seed=seed + 3), normal(*cache, seed=seed + 4)
+    if below:                                # in the pair of columns that turns slowest, for a token's own key
+        Q[..., d // 2 - 1] += below**0.5
+        K[..., d // 2 - 1] -= below**0.5
+    if stale:
+        K_cache[:, length + n :], V_cache[:, length + n :] = torch.nan, torch.nan
+    return {"Q": Q, "K": K, "V": V, "K_cache": K_cache, "V_cache": V_cache, "length": length}
 
 
-POSITIONS, ROTATED = "torch.arange(length, length + n)", "Q, K = rotate(Q, positions), rotate(K, positions)"
-KEYS, VALUES = (f"{name}_cache[:, :end].repeat_interleave(group, dim=0)" for name in "KV")
-TURNED_ALL = "rotate(K_cache[:, :end], torch.arange(end)).repeat_interleave(group, dim=0)"
-HIDDEN = "torch.ones(n, end, dtype=torch.bool).triu(length + 1)"
-
-EXERCISE = Exercise(
-    function="generate_step",
-    outputs=(Output("O", ("head", "query", "column")), Output("K_cache", ("head", "key", "column")),
-             Output("V_cache", ("head", "key", "column"))),
-    call=call,
-    off_limits=("gpt",),
-    cases=[
-        case("the first token", 0, 1, 2, seed=1510),
-        case("one token behind three", 3, 1, 0, seed=1520),
-        case("a prompt of four", 0, 4, 0, seed=1540),
-        case("three tokens behind two", 2, 3, 1, seed=1550),
-        case("two heads", 3, 2, 1, 2, 2, 4, seed=1570),
-        case("four heads share two", 5, 3, 1, 4, 2, seed=1580),
-        case("two tokens behind two, NaN behind them", 2, 2, 2, d=4, seed=1600, stale=True),
-        case("a prompt of two, scores far below 0", 0, 2, 1, d=4, seed=1590, below=True),
-    ],
-    mistakes=[
-        Mistake("position_0", "positions were counted from 0 in each call", "the position of the first new token",
-                (POSITIONS, "torch.arange(n)")),
-        Mistake("position_one_late", "positions were one too large", "the position of the first new token",
-                (POSITIONS, "torch.arange(length + 1, length + n + 1)")),
-        Mistake("one_position", "all new tokens got the position of the first", "the positions of several new tokens",
-                (POSITIONS, "torch.full((n,), length)")),
-        Mistake("scale_missing", "the scores were not divided by √d", "how the scores are computed",
-                ("Q @ keys.mT * d**-0.5", "Q @ keys.mT")),
-        Mistake("cache_rotated_again", "keys from the cache were rotated a second time", "where keys are rotated",
-                (KEYS, TURNED_ALL)),
-        Mistake("rotated_behind_the_cache", "keys went into the cache unrotated, and all were rotated on reading",
-                "what the cache holds: rotated keys", (ROTATED, "Q = rotate(Q, positions)"), (KEYS, TURNED_ALL)),
-        Mistake("unrotated_key_kept", "the new keys were rotated for the scores, but went into the cache unrotated",
-                "what the cache holds: rotated keys", ("return P @ values", "K_cache[:, length:end] = raw\n    return P @ values"),
-                (ROTATED, "Q, raw, K = rotate(Q, positions), K, rotate(K, positions)")),
-        Mistake("whole_cache_times_0", "unused rows of the cache were multiplied by 0, but 0 · NaN is NaN",
-                "which rows of the cache are multiplied", (KEYS, "K_cache.repeat_interleave(group, dim=0)"),
-                (VALUES, "V_cache.repeat_interleave(group, dim=0)"), (HIDDEN, HIDDEN.replace("end", "K_cache.shape[1]"))),
-        Mistake("nothing_kept", "O was right, but the caches did not change", "how the caches are written to",
-                ("K_cache[:, length:end] = K", "K_cache = torch.cat((K_cache[:, :length], K), dim=1)"),
-                ("V_cache[:, length:end] = V", "V_cache = torch.cat((V_cache[:, :length], V), dim=1)")),
-        Mistake("no_mask", "new tokens saw those after them", "which keys a new token sees",
-                ("S.masked_fill(hidden, -torch.inf)", "S")),
-        Mistake("top_left", "the mask began at the top left: the first new token saw one key",
-                "how many keys the first new token sees", (HIDDEN, "torch.ones(n, end, dtype=torch.bool).triu(1)")),
-        Mistake("without_itself", "a token did not see itself", "where the mask begins in a row",
-                (HIDDEN, "torch.ones(n, end, dtype=torch.bool).triu(length)")),
-        Mistake("heads_dealt_out", "neighbouring query heads took different key heads",
-                "the order in which key heads are repeated",
-                (KEYS, "K_cache[:, :end].repeat(group, 1, 1)"), (VALUES, "V_cache[:, :end].repeat(group, 1, 1)")),
-        Mistake("piece_starts_anew", "several new tokens did not see the cache", "what a piece of a prompt comes after",
-                (HIDDEN, f"{HIDDEN} | ((torch.arange(end) < length) & (n > 1))")),
-        Mistake("new_ones_see_themselves", "a new token did not see the new ones before it",
-                "the mask among the new tokens", (HIDDEN, "torch.cat([torch.zeros(n, length), 1 - torch.eye(n)], 1).bool()")),
-    ],
-    hints=[
-        "`length` tokens came before the first new one. Which positions do the new ones have?",
-        "K_cache[:, length : length + n] = ... changes the cache in place. What do its rows hold, rotated or not?",
-        "After that the keys are K_cache[:, : length + n]. New token t sees length + t + 1 of them.",
-        "Query heads 0 and 1 of 4 share the first of 2 key heads: repeat_interleave, not repeat.",
-    ],
-)
+cases = [case("the first token", 0, 1, 2, seed=1510),
+         case("one token behind three", 3, 1, 0, seed=1520),
+         case("a prompt of four", 0, 4, 0, seed=1540),
+         case("three tokens behind two", 2, 3, 1, seed=1550),
+         case("two heads", 3, 2, 1, 2, 2, 4, seed=1570),
+         case("four heads share two", 5, 3, 1, 4, 2, seed=1580),
+         case("two tokens behind two, NaN behind them", 2, 2, 2, d=4, seed=1600, stale=True),
+         case("a prompt of two, scores far below 0", 0, 2, 1, d=4, seed=1590, below=BELOW)]
+mistakes = [
+    Mistake("position_0", "positions were counted from 0 in each call", "the position of the first new token",
+            (POSITIONS, "torch.arange(n)")),
+    Mistake("position_one_late", "positions were one too large", "the position of the first new token", (POSITIONS,
+             "torch.arange(length + 1, length + n + 1)")),
+    Mistake("one_position", "all new tokens got the position of the first", "the positions of several new tokens",
+            (POSITIONS, "torch.full((n,), length)")),
+    Mistake("scale_missing", "the scores were not divided by √d", "how the scores are computed",
+            ("Q @ keys.mT * d**-0.5", "Q @ keys.mT")),
+    Mistake("cache_rotated_again", "keys from the cache were rotated a second time", "where keys are rotated", (KEYS,
+             TURNED_ALL)),
+    Mistake("rotated_behind_the_cache", "keys went into the cache unrotated, and all were rotated on reading",
+            "what the cache holds: rotated keys", (ROTATED, "Q = rotate(Q, positions)"), (KEYS, TURNED_ALL)),
+    Mistake("unrotated_key_kept", "the new keys went into the cache unrotated", "what the cache holds: rotated keys",
+            ("return P @ values", "K_cache[:, length:end] = raw\n    …"), (ROTATED, f"raw = K\n    {ROTATED}")),
+    Mistake("whole_cache_times_0", "unused rows of the cache were multiplied by 0, but 0 · NaN is NaN",
+            "which rows are multiplied", (KEYS, KEYS.replace("[:, :end]", "")), (VALUES,
+             VALUES.replace("[:, :end]", "")), (HIDDEN, HIDDEN.replace("end", "K_cache.shape[1]"))),
+    Mistake("nothing_kept", "O was right, but the caches did not change", "how the caches are written to",
+            *((f"{T}_cache[:, length:end] = {T}", T_KEPT(T)) for T in "KV")),
+    Mistake("no_mask", "new tokens saw those after them", "which keys a new token sees",
+            ("S.masked_fill(hidden, -torch.inf)", "S")),
+    Mistake("top_left", "the mask began at the top left: the first new token saw one key",
+            "how many keys the first new token sees", (HIDDEN, "torch.ones(n, end, dtype=torch.bool).triu(1)")),
+    Mistake("without_itself", "a token did not see itself", "where the mask begins in a row", (HIDDEN,
+             "torch.ones(n, end, dtype=torch.bool).triu(length)")),
+    Mistake("heads_dealt_out", "neighbouring query heads took different key heads", "how key heads are repeated",
+            *((heads, heads.replace(*REPEATED)) for heads in (KEYS, VALUES))),
+    Mistake("piece_starts_anew", "several new tokens did not see the cache", "what a piece of a prompt comes after",
+            (HIDDEN, f"{HIDDEN} | ((torch.arange(end) < length) & (n > 1))")),
+    Mistake("new_ones_see_themselves", "a new token did not see the new ones before it", "what new tokens see", (HIDDEN,
+             "torch.cat([torch.zeros(n, length), 1 - torch.eye(n)], 1).bool()")),
+]
+hints = ["K_cache[:, length : length + n] = ... changes the cache in place. What do its rows hold, rotated or not?",
+         "After that the keys are K_cache[:, : length + n]. New token t sees length + t + 1 of them.",
+         "Query heads 0 and 1 of 4 share the first of 2 key heads: repeat_interleave, not repeat."]

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from flashlab import __main__
 from flashlab.memory import Memory, active
-from flashlab_course.check import carry, check, checker, form, limits, process, progress, source
+from flashlab_course.check import check, checker, form, limits, process, progress, source
 
 NAME = "ex03_safe_softmax"
 MODELLED = "ex06_fa2_inner_loop"         # on modelled memory, with a kernel of its own
@@ -309,7 +309,7 @@ def counter(start):
 def test_a_function_travels_with_all_that_it_names():
     for fn, args in ((uses, (4,)), (counter(3), ()), (functools.partial(uses, 2), ()), (lambda x: even(x), (3,))):
         assert process.apart(fn, *args) == fn(*args)
-    assert carry.unpack(carry.pack(Base(3))).twice == 6
+    assert process.unpack(process.pack(Base(3))).twice == 6
 
 
 def test_a_function_that_cannot_travel_is_refused_in_words():

@@ -86,9 +86,10 @@ def test_a_new_exercise_gets_its_stub_and_is_counted(sandbox, capsys):
     text = HEAD + "def f(x):\n    # >>> your turn: double x\n    return 2 * x\n    # <<<\n"
     source.solution_path("ex03_toy").write_text(text, encoding="utf-8")
     source.solution_path("ex03_toy").with_suffix(".mistakes.py").write_text(
-        "from flashlab_course.check.form import Case, Exercise, Mistake, Output\n"
-        "EXERCISE = Exercise('f', (Output('y'),), [Case('one', lambda: {'x': 3})], [\n"
-        "    Mistake('tripled', 'x was tripled', 'the factor', ('2 * x', '3 * x'))], [], ints_only=True)\n",
+        "from flashlab_course.check.form import Case, Mistake\n"
+        "outputs, hints, ints_only = [('y',)], [], True\n"
+        "cases = [Case('one', lambda: {'x': 3})]\n"
+        "mistakes = [Mistake('tripled', 'x was tripled', 'the factor', ('2 * x', '3 * x'))]\n",
         encoding="utf-8")
     assert build.main(["--check"]) == 1
     out = capsys.readouterr().out

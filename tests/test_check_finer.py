@@ -8,7 +8,7 @@ import torch
 
 from flashlab.triton_mode import interpreted
 from flashlab_course.check import checker, form, source
-from flashlab_course.check.cases import apart, exact, in_float64
+from flashlab_course.check.cases import drawn, in_float64, spread
 
 TRITON = importlib.util.find_spec("triton") is not None
 # shown by itself, modelled, interpreted
@@ -68,7 +68,8 @@ def test_a_case_in_float64_is_the_same_case():
 
 
 def test_exact_numbers_are_exact_in_any_order():
-    A, B = exact(4, 16, seed=3), exact(16, 4, seed=4)
+    A, B, *_ = drawn(4, 4, 16, exact=True, seed=3)
+    B = B.T
     assert torch.equal((A @ B).double(), A.double() @ B.double())
 
 
@@ -76,7 +77,9 @@ def test_exact_numbers_are_exact_in_any_order():
 
 def test_columns_are_apart_in_memory_alone():
     T = torch.arange(6.0).view(2, 3)
-    assert torch.equal(apart(T, 3), T) and apart(T, 3).stride(-1) == 3
+    found = spread(form.Case("a case", lambda: {"T": T, "U": T})).make()
+    assert [torch.equal(found[name], T) for name in "TU"] == [True, True]
+    assert (found["T"].stride(-1), found["U"].stride(-1)) == (2, 3)
 
 
 @pytest.mark.skipif(not TRITON or not interpreted(), reason="needs Triton's interpreter")

@@ -22,8 +22,7 @@ def narrow(name):
             at = f"At `{result.line}` the" if result.line else "The"
             return (REFUSED, f"{at} compiler says: {result.reason}") if result.kind in REFUSALS else None
         if result is not None and (strides := narrow_products(result.ttir)):
-            mistake = next(m for m in exercise.mistakes if m.name == name)
-            return mistake, f"In the compiled kernel the product with {', '.join(strides)} has 32 bits"
+            return exercise.mistake(name), f"In the compiled kernel the product with {', '.join(strides)} has 32 bits"
         known = next((m for m in exercise.mistakes if m.name == TF32), None)
         if known and result is not None and "inputPrecision = tf32" in result.ttir:
             return known, "Compiled for a GPU, a tl.dot of float32 numbers rounds them to 10 bits of mantissa"

@@ -38,8 +38,7 @@ def judge_all(exercise, fn, *, own_file=None):
 
 
 def judge_one(exercise, case, fn, *, own_file=None):
-    """One case; in float32 where the answer cannot take its float64, or computes in float32 whatever comes: both are
-    right."""
+    """One case; in float32 where the answer cannot take its float64, or computes in float32 anyway."""
     judged = judge.judge(exercise, case, fn, own_file=own_file)
     values = [judged.outcome.values[n] for n, *_ in judged.wrong]
     if case.narrow is None or judged.passed or any((value.float() != value).any() for value in values):

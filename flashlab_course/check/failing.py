@@ -13,20 +13,15 @@ import torch
 from flashlab_course.check import form, judge, loading, runner, source
 
 
-def case_of(exercise, case):
-    """The case of that name."""
-    return {one.name: one for wide in exercise.cases for one in (wide, wide.narrow) if one is not None}[case]
-
-
 def case_inputs(name, case):
     """{argument: value} of one case, new at each call: print them, change them, call your function with them."""
-    return case_of(form.exercise(name), case).make()
+    return form.exercise(name).case(case).make()
 
 
 def expected(name, case):
     """{result: what it should be}, in the dtype of the solution's results."""
     exercise = form.exercise(name)
-    found = judge.expect(exercise, case_of(exercise, case))
+    found = judge.expect(exercise, exercise.case(case))
     pairs = zip(found.truth, found.outcome.values, strict=True)
     values = [true.to(mine.dtype) if isinstance(true, torch.Tensor) else true for true, mine in pairs]
     return {output.name: value for output, value in zip(exercise.outputs, values, strict=True)}
@@ -39,7 +34,7 @@ def run_case(name, case, fn=None):
     """
     exercise = form.exercise(name)
     fn = loading.function_from_file(exercise)[0] if fn is None else fn
-    inputs = case_of(exercise, case).make()
+    inputs = exercise.case(case).make()
     values = exercise.invoke(fn, inputs)
     if exercise.triton:
         values = tuple(inputs[output] for output in exercise.writes)

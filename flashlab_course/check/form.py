@@ -1,19 +1,18 @@
-"""The form of an exercise: its cases, its truth, and the mistakes it knows. solutions/README.md shows how to add
-one."""
+"""The form of an exercise: its cases, its truth, its mistakes. solutions/README.md shows how to add one."""
 
 import importlib.util
 import inspect
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 
 import torch
 
-from flashlab_course.check import source
+from flashlab_course.check import features, source
 
-KNOWN = ".mistakes.py"         # solutions/<name>.py is the answer, solutions/<name>.mistakes.py defines EXERCISE
+KNOWN = ".mistakes.py"         # solutions/<name>.py is the answer, solutions/<name>.mistakes.py defines the rest
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,7 @@ class Case:
     loose: float = 0.0         # relative error allowed on top: eps · |score| where scores are large
     units: int = 16            # units in the last place allowed on top; fewer where all of the arithmetic is exact
     narrow: "Case | None" = None    # the same in float32, for an answer that cannot take this one's float64
+    given: dict = field(default_factory=dict)    # what it was made of: more features follow from that
 
     def __str__(self):
         return f"{self.name} ({', '.join(f'{k} {v}' for k, v in self.sizes.items())})" if self.sizes else self.name
@@ -54,31 +54,32 @@ class Breach(Exception):
 
 
 class Mistake:
-    """A known wrong version of the solution: swaps of text inside the marked regions, or a new body.
+    """A known wrong version of the solution: swaps of text inside the marked regions.
 
     what   one sentence on what the wrong version does, in the past tense, as said to the learner
     look   one sentence on what to look at
-    swaps  (old, new) pairs; each old must stand exactly once in the regions
-    body   the whole text of the only region
+    swaps  (old, new) pairs; each old must stand exactly once in the regions; … in new is old
     also   other swaps that make the same mistake with other numbers: -1e9 where swaps has -1e6
     stray  only accesses outside the tensors tell it apart: the interpreter sees them, a GPU follows them or stops
     """
 
-    def __init__(self, name, what, look, *swaps, body=None, also=(), stray=False):
-        self.name, self.what, self.look, self.stray, self.swaps, self.body = name, what, look, stray, swaps, body
+    def __init__(self, name, what, look, *swaps, also=(), stray=False):
+        self.name, self.what, self.look, self.stray = name, what, look, stray
+        self.swaps = [(old, new.replace("…", old)) for old, new in swaps]
         self.forms = [self, *(Mistake(name, what, look, *other) for other in also)]
 
 
 @dataclass(eq=False)
 class Exercise:
-    """Everything the checker knows about an exercise; title, chapter, difficulty and minutes stand in the solution's
-    docstring."""
+    """Everything the checker knows about an exercise, under the names that its list of mistakes gives it; title,
+    chapter, difficulty and minutes stand in the solution's docstring."""
 
-    function: str                        # what the learner writes
-    outputs: tuple                       # of Output
+    outputs: list                        # of Output, or of tuples of a name and its axes
     cases: list                          # of Case, from the smallest to the nastiest
     mistakes: list                       # of Mistake
     hints: list                          # of str, the gentlest first
+    features: dict = field(default_factory=dict)     # {feature: of arguments of a case, whether it has it}
+    function: str = ""                   # what the learner writes; "": what the solution defines last
     truth: Callable | None = None        # (**inputs) -> outputs in float64; None: the solution in float64
     call: Callable | None = None         # (fn, inputs) -> outputs; None: fn with the solution's own signature
     sram_bytes: Callable | None = None   # (**inputs) -> bytes: run under flashlab.memory.Memory and hold the traffic
@@ -97,6 +98,12 @@ class Exercise:
     show: Callable | None = None         # (fn, **inputs): a call on modelled memory for the player
     name: str = ""
 
+    def __post_init__(self):
+        self.outputs = [Output(one[0], one[1:]) if isinstance(one, tuple) else one for one in self.outputs]
+        self.cases = [replace(case, features=case.features | features.features_of(case.given, self.features))
+                      for case in self.cases]
+        self.function = self.function or re.findall(r"^def (\w+)", self.parsed.text, re.MULTILINE)[-1]
+
     @property
     def triton(self):
         return bool(self.writes)
@@ -105,6 +112,13 @@ class Exercise:
     def moves(self):
         """Does an answer move tiles between HBM and chip, so that the player can show it?"""
         return self.triton or self.sram_bytes is not None or self.show is not None
+
+    def case(self, name):
+        """The case of that name."""
+        return {one.name: one for wide in self.cases for one in (wide, wide.narrow) if one is not None}[name]
+
+    def mistake(self, name):
+        return next(one for one in self.mistakes if one.name == name)
 
     def needed(self, inputs):
         """{tensor: (bytes loaded, bytes stored)}: the closed form of the traffic."""
@@ -138,7 +152,7 @@ class Exercise:
         """The function with these mistakes made in it, one after the other."""
         parsed = self.parsed
         for mistake in mistakes:
-            parsed = parsed.edited(mistake.name, mistake.swaps, mistake.body)
+            parsed = parsed.edited(mistake.name, mistake.swaps)
         title = f"{self.name} with {' and '.join(m.name for m in mistakes)}"
         return source.load_text(parsed.text, title)[self.function]
 
@@ -186,5 +200,5 @@ def exercise(name):
     spec = importlib.util.spec_from_file_location(f"flashlab_mistakes.{name}", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.EXERCISE.name = name
-    return module.EXERCISE
+    known = vars(module)
+    return Exercise(name=name, **{one.name: known[one.name] for one in fields(Exercise) if one.name in known})

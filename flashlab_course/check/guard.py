@@ -150,8 +150,7 @@ class Guard:
         return mapped
 
     def facts(self):
-        """What was seen: how much moved, stray accesses, what was overwritten beside the tensors, what no kernel
-        stored."""
+        """What was seen: what moved, stray accesses, what was overwritten, what no kernel stored."""
         facts = {"programs": self.traffic.programs, "stray": self.stray}
         facts |= {"overwritten": {}, "missed": {}}
         for name, sea in self.seas.items():

@@ -72,8 +72,7 @@ def _expected(exercise, case, inputs):
 
 
 def _bound(exercise, case, mine, true):
-    """How far off a correct answer may be: a few times the solution's own rounding, and a few units in the last
-    place."""
+    """How far off an answer may be: a few times the solution's own rounding, and a few units in the last place."""
     if exercise.ints_only or not isinstance(true, torch.Tensor):
         return 0.0
     eps = torch.finfo(mine.dtype).eps if mine.dtype.is_floating_point else 0.0
@@ -167,8 +166,7 @@ def _contract_of_one(exercise, name, value, mine):
 # ---- the same answer?
 
 def agree(exercise, a, b):
-    """Did two Judged do the same on this case: same problem, or same wrong values, NaN for NaN, and the same
-    traffic?"""
+    """Did two Judged do the same on this case: same problem, or same wrong values and same traffic?"""
     if a.passed or b.passed or (a.problem is None) != (b.problem is None):
         return a.passed and b.passed
     if a.problem is None:

@@ -21,7 +21,7 @@ import flashlab
 import flashlab_course
 from flashlab import memory
 from flashlab.torch_internals import DispatchMode
-from flashlab_course.check import form, results, source
+from flashlab_course.check import form, source
 from flashlab_course.gpu import simt
 
 TORCH = f"{Path(torch.__file__).parent}/"
@@ -209,8 +209,7 @@ class _Operations(DispatchMode):
             broken(self.facts, "not_by_kernel", f"PyTorch computed part of it ({at})")
 
     def _count(self, name, out, frame):
-        """One line that runs the same operation once for each head, say, or makes a tensor of as many Python
-        numbers."""
+        """One line that runs an operation once for each head, say, or makes a tensor of as many Python numbers."""
         key = frame.f_code, frame.f_lasti, name
         self.runs[key] += 1
         listed = name == "lift_fresh" and "tensor" in frame.f_code.co_names and out.numel() >= self.most
@@ -241,4 +240,33 @@ def _is_e(base):
 
 
 def _tensors(values):
-    return [T for _, T in results.tensors(values) if T.layout == torch.strided and not T.is_meta]
+    return [T for _, T in tensors(values) if T.layout == torch.strided and not T.is_meta]
+
+
+# ---- what was returned
+
+def plain(result):
+    """(values, name of the container's type)."""
+    parts = result if isinstance(result, (tuple, list)) else [result]
+    return tuple(map(_plain, parts)), type(result).__name__
+
+
+def _plain(value):
+    """A tensor as a copy: one that shares its memory with an earlier result would change with the next call."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, (tuple, list)):
+        return (list if type(value) is list else tuple)(map(_plain, value))      # torch.Size is a tuple as well
+    return value.item() if isinstance(value, numpy.generic) else value
+
+
+def tensors(value, name=""):
+    """(name, tensor) of every tensor in a nest of tuples, lists and dicts."""
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from tensors(part, key if not name else f"{name}[{key!r}]")
+    elif isinstance(value, (tuple, list)):
+        for n, part in enumerate(value):
+            yield from tensors(part, f"{name}[{n}]")

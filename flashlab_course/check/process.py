@@ -4,27 +4,35 @@ Settings, patches, threads and memory end with that process. It is forked from a
 PyTorch, which takes some 2 seconds at the first call. A notebook's kernel is not forked itself, because autograd and
 CUDA do not survive a fork once they have been used. Without a GPU the command `flashlab check` is its own server.
 Windows has no fork: there the server runs one call and ends with it. Only Linux enforces the limit of memory.
+
+Functions and classes of a learner's travel by value, since another process cannot import a notebook's cell. The lines
+of the cell travel with them: tracebacks show them, and Triton compiles them.
 """
 
 import contextlib
 import faulthandler
 import functools
 import importlib
+import io
+import linecache
 import os
 import pickle
+import pydoc
 import re
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import types
 import warnings
 from multiprocessing import connection
 from pathlib import Path
 
+import cloudpickle
 import torch
 
-from flashlab_course.check import carry, limits
+from flashlab_course.check import limits
 
 FORK = hasattr(os, "fork")
 SERVER = "import sys; sys.path[:] = {path!r}; from flashlab_course.check import process; process.serve()"
@@ -67,7 +75,7 @@ def apart(work, *args, imports=(), here=False):
             load(imports)
             code, reply = _forked(lambda: work(*args), trace)
         else:
-            packed = carry.pack((work, args))
+            packed = pack((work, args))
             code, reply = _ask((imports, trace, packed, dict(os.environ), os.getcwd(), sys.path))
         if reply is None:
             raise Lost(code, trace.read_text(errors="replace") if trace.exists() else "")
@@ -75,6 +83,41 @@ def apart(work, *args, imports=(), here=False):
     if error:
         raise RuntimeError(error)
     return result
+
+
+# ---- what travels
+
+def pack(thing):
+    """Bytes for `unpack`. Raises: what pickle raises for things that cannot travel, such as an open file."""
+    buffer = io.BytesIO()
+    packer = _Packer(buffer)
+    packer.dump(thing)
+    return pickle.dumps((packer.files, buffer.getvalue()))
+
+
+def unpack(data):
+    """What was packed, in another process of the same Python."""
+    files, data = pickle.loads(data)
+    for file, lines in files.items():
+        linecache.cache[file] = (sum(map(len, lines)), None, lines, file)
+    return pickle.loads(data)
+
+
+class _Packer(cloudpickle.Pickler):
+    def __init__(self, buffer):
+        super().__init__(buffer)
+        self.files = {}                                # {name of a cell: its lines}
+
+    def reducer_override(self, thing):
+        if isinstance(thing, types.FunctionType) and not os.path.exists(file := thing.__code__.co_filename):
+            self.files[file] = linecache.getlines(file)
+        if type(thing).__name__ in ("JITFunction", "InterpretedFunction"):
+            return sys.modules["triton"].jit, (thing.fn,)
+        if isinstance(thing, types.ModuleType):        # also one that no import finds, such as torch._C._functions
+            return pydoc.locate, (thing.__name__,)
+        if isinstance(thing, type) and hasattr(thing, "_forward_cls"):       # PyTorch makes it with the Function itself
+            return getattr, (thing._forward_cls, "_backward_cls")
+        return super().reducer_override(thing)
 
 
 # ---- the server, as seen from the caller
@@ -132,7 +175,7 @@ def _work(packed, environment, directory, path):
     os.environ.update(environment)
     os.chdir(directory)
     sys.path[:] = path
-    work, args = carry.unpack(packed)
+    work, args = unpack(packed)
     return work(*args)
 
 

@@ -1,5 +1,4 @@
-"""What the checker says: message first, then where, then what to look at; a panel in a notebook, plain text
-elsewhere."""
+"""What the checker says: message, where, what to look at; a panel in a notebook, plain text elsewhere."""
 
 import html
 import re

@@ -9,9 +9,9 @@ import torch
 
 from flashlab import memory
 from flashlab.triton_mode import import_triton
-from flashlab_course.check import limits, points, raised, results
+from flashlab_course.check import limits, points, raised
 from flashlab_course.check.form import Breach
-from flashlab_course.check.results import tensors
+from flashlab_course.check.points import plain, tensors
 
 # a kernel that is compiled for a GPU may take this many times the limit: the first launch builds it
 COMPILING = 5
@@ -56,13 +56,13 @@ def run(exercise, fn, inputs, *, limit=None, own_file=None):
             with points.watched(exercise, fn, given, outcome.facts):
                 result = exercise.invoke(fn, guard.inputs if guard else given)
             if guard is None:
-                outcome.values, outcome.facts["container"] = results.plain(result)
+                outcome.values, outcome.facts["container"] = plain(result)
 
         limit = limit or exercise.seconds * (1 if guard is None or guard.interpreted else COMPILING)
         error = limits.caught(body, limit, sink)
     outcome.printed = sink.getvalue()
     if isinstance(error, Breach) and error.results is not None:
-        outcome.values, outcome.facts["container"] = results.plain(error.results)
+        outcome.values, outcome.facts["container"] = plain(error.results)
         outcome.facts["changed"] = str(error)
         return outcome
     if error is not None:
@@ -77,8 +77,7 @@ def run(exercise, fn, inputs, *, limit=None, own_file=None):
 
 @contextlib.contextmanager
 def _guarded(exercise, inputs, facts):
-    """The Guard that holds a Triton exercise's loads and stores against its tensors, else None; what it saw ends up in
-    facts."""
+    """The Guard over a Triton exercise's loads and stores, else None; what it saw ends up in facts."""
     if not exercise.triton:
         yield None
         return

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 from flashlab_course.check import diagnose, failing, judge, line, raised, source, structure, where
-from flashlab_course.check.cases import WEAK, in_order
+from flashlab_course.check.features import GENERAL
 from flashlab_course.check.report import Report
 
 PRINTED_LINES = 12
@@ -97,8 +97,9 @@ def which_cases(judged):
     if len(failed) == len(judged):
         return f"{what} in every case."
     shared = frozenset.intersection(*(k.case.features for k in failed))
-    found = in_order(shared.difference(*(k.case.features for k in judged if k.passed)))
-    if found and (found[0] not in WEAK or len(found) == 1):            # several weak ones tell nothing
+    found = shared.difference(*(k.case.features for k in judged if k.passed))
+    found = sorted(found.difference(GENERAL)) + [text for text in GENERAL if text in found]     # its own ones first
+    if found:
         return f"{what} in every case with {found[0]}; all other cases are right."
     return f"{what} in {len(failed)} of {len(judged)} cases."
 

@@ -117,12 +117,9 @@ class Parsed:
         """What the learner gets: a todo in place of each region."""
         return REGION.sub(self.todo, self.text)
 
-    def edited(self, what, swaps=(), body=None):
-        """A copy with swaps made inside the regions, or with the only region's body replaced."""
+    def edited(self, what, swaps):
+        """A copy with swaps made inside the regions."""
         parts = [region["code"] for region in self.regions]
-        if body is not None:
-            body = textwrap.dedent(body).strip("\n")
-            parts = [textwrap.indent(body, self.regions[0]["indent"]) + "\n"]
         for old, new in swaps:
             places = [n for n, part in enumerate(parts) for _ in range(part.count(old))]
             if len(places) != 1:

@@ -21,8 +21,7 @@ def present(name):
 
 
 def begun(name, text):
-    """Has a learner written into this file? Then it lacks one of the stub's NotImplementedErrors, or is no Python any
-    more."""
+    """Has a learner written into this file? It then lacks a NotImplementedError, or is no Python any more."""
     try:
         ast.parse(text)
     except (SyntaxError, ValueError):

@@ -37,8 +37,7 @@ def first_index(value, truth, bound):
 
 
 def wrong_entries(value, truth, bound):
-    """Where value is off by more than the bound: a bool tensor. Equal infinities are right, NaN where NaN belongs as
-    well."""
+    """Where value is off by more than the bound: a bool tensor. NaN is right where NaN belongs."""
     x, y = value.double(), truth.double()
     same = (x == y) | (x.isnan() & y.isnan())
     return ~(((x - y).abs() <= bound) | same)

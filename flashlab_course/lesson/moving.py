@@ -3,7 +3,7 @@
 from functools import partial
 
 from flashlab.memory import A100_SRAM
-from flashlab_course.check import checker, failing, loading, source
+from flashlab_course.check import checker, loading, source
 from flashlab_course.lesson.reference import Reveal, known_exercise
 from flashlab_course.player import play, record, record_kernel
 
@@ -48,7 +48,7 @@ def _most_telling(exercise, fn):
     report = checker.answer(exercise, fn)
     if report.where:
         case, *place = report.where
-        return failing.case_of(exercise, case), place, report.line
+        return exercise.case(case), place, report.line
     for case, result in zip(exercise.cases, report.cases, strict=False):
         if result.passed is False:
             return case, None, None
