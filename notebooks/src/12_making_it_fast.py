@@ -764,7 +764,7 @@ figures.bars(same_bits, f"The same bits each time at {min(same_bits.values()):.2
 # %% [markdown]
 # ### Blackwell, and FlashAttention-4, by experiment
 #
-# FlashAttention-3 (Shah et al. 2024) is for Hopper: warps that only copy, consumers that take turns, and FP8. FlashAttention-4 (Zadouri et al. 2026) is for the next generation, Blackwell, whose matrix instruction is another one:
+# [FlashAttention-3](https://arxiv.org/abs/2407.08608) (Shah et al. 2024) is made for Hopper: it has warps that only copy, consumers that take turns, and FP8. [FlashAttention-4](https://arxiv.org/abs/2603.05451) (Zadouri et al. 2026) is made for the next generation, Blackwell. Each generation has a matrix instruction of its own:
 #
 # | GPU | instruction | issued by | left operand in | right operand in | sums in |
 # |---|---|---|---|---|---|
@@ -772,7 +772,7 @@ figures.bars(same_bits, f"The same bits each time at {min(same_bits.values()):.2
 # | H100 | `wgmma` | a warpgroup | registers or shared memory | shared memory | registers |
 # | B200 | `tcgen05.mma` | one thread | tensor or shared memory | shared memory | tensor memory |
 #
-# *Tensor memory* is 256 KiB on each SM, beside its registers. Two SMs can also carry out one instruction together; each then loads half of the right operand. Compile chapter 10's kernel for all three:
+# *Tensor memory* is new: 256 KiB on each SM, separate from its registers. On a B200 two SMs can also carry out one instruction together; each then loads half of the right operand. Compile chapter 10's kernel for all three:
 
 # %%
 jobs = [(fa2.fa2_forward_kernel, arguments_of("fa2_triton_forward"), arch) for arch in (80, 90, 100)]
@@ -781,7 +781,7 @@ for name, gpu in zip(("A100", "H100", "B200"), compile_all(jobs), strict=True):
     print(f"{name}: {gpu.ptx.count(product)} of {product}; two SMs together: {'yes' if 'cta_group::2' in gpu.ptx else 'no'} (compiled here)")
 
 # %% [markdown]
-# The compiler changes the instruction. It does not change the algorithm, and the algorithm is what has to change.
+# The compiler picks the instruction; the algorithm stays as it is. The next number shows why it has to change on Blackwell.
 #
 # **Predict.** In one clock an SM of a B200 does 8192 FLOPs of products and 16 exponentials. A tile has 128 queries and 128 keys, $d = 128$. How many cycles do its two products take, and its exponentials?
 
@@ -808,7 +808,7 @@ figures.bars({f"{name}: {unit}": count for name, of in cycles.items() for unit, 
 # %% [markdown]
 # Products became faster and exponentials did not. On an A100 and an H100 the products limit attention. On a B200 both take equally long, and the softmax has further operations. At $d = 64$ the exponentials alone take twice as long as the products. FlashAttention-4 answers with two changes.
 #
-# **Rescale less often.** Any $m$ gives the same $O / l$ as long as no power overflows. So keep the old maximum until the new one is larger by more than 8, in base 2. Weights stay below $2^8$, and the other tiles leave $O_i$ alone, which would have to be read from tensor memory and written back.
+# **Rescale less often.** Any $m$ gives the same $O / l$ as long as no power overflows. So keep the old maximum until the new one is larger by more than 8, in base 2. Weights then stay below $2^8$. A tile that does not rescale saves a B200 reading $O_i$ from tensor memory and writing it back.
 
 # %%
 import math
@@ -866,10 +866,10 @@ print(f"a B200 does {published['B200']['multiply-adds'] // published['B200']['ex
 # %% [markdown]
 # ## An open question
 #
-# Let weights be stored in e4m3, whose largest number is 448 (chapter 13). Which threshold would you take? What does a threshold cost if the largest weight of a row stays small?
+# Suppose that $P$ is stored in e4m3 (chapter 13): its largest number is 448, its smallest $2^{-9}$. Under the plain rule $P$ is at most 1, so it can be multiplied by 448 first. Which threshold would you choose, and which weights does it turn into 0?
 #
 # ## Sources
 #
-# Dao 2023, [FlashAttention-2](https://arxiv.org/abs/2307.08691) · Shah et al. 2024, [FlashAttention-3](https://arxiv.org/abs/2407.08608) · Zadouri et al. 2026, [FlashAttention-4](https://arxiv.org/abs/2603.05451) · NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/) · NVIDIA, [CUDA C++ Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/) · Tillet, Kung, Cox 2019, [Triton](https://doi.org/10.1145/3315508.3329973)
+# NVIDIA, white papers on the A100 and the H100 and data sheet of the B200 · Dao 2023, [FlashAttention-2](https://arxiv.org/abs/2307.08691) · Shah et al. 2024, [FlashAttention-3](https://arxiv.org/abs/2407.08608) · Zadouri et al. 2026, [FlashAttention-4](https://arxiv.org/abs/2603.05451) · NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/) · NVIDIA, [CUDA C++ Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/) · Tillet, Kung, Cox 2019, [Triton](https://doi.org/10.1145/3315508.3329973)
 #
 # **Next:** [12b · The Hopper kernel](12b_the_hopper_kernel.ipynb) opens the last rung · [13 · Decoding](13_decoding.ipynb) has one query and many keys.
