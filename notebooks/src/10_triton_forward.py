@@ -11,7 +11,7 @@
 #
 # **You will be able to** write FlashAttention-2's forward pass as a Triton kernel, from the launch grid to the last mask; explain each line of it; and say what the interpreter on a CPU proves and what it hides.
 #
-# **You need** chapters 06 and 09. · **two and a quarter hours**, 70 minutes of them exercises · **runs on** CPU (interpreted) or GPU (compiled); Triton, so Linux
+# **You need** chapters 06 and 09. · **two hours and twenty minutes**, 70 minutes of them exercises · **runs on** CPU (interpreted) or GPU (compiled); Triton, so Linux
 #
 # Chapter 06 has the algorithm, in PyTorch. Here it becomes one function that a GPU runs in thousands of copies. You write it, in two steps; each section before them settles one question.
 
@@ -41,7 +41,7 @@ from flashlab.triton_mode import interpreted
 from flashlab.kernels.fa2 import fa2_forward_kernel, fa2_triton_forward, launch
 from flashlab_course.gpu.guards import forward_with
 from flashlab_course.lesson import compare, nearest, replay, reveal
-from flashlab.memory import Memory, kernel, load, tiles
+from flashlab.memory import Memory, kernel, load, store, tiles
 from flashlab.oracle import attention, judge, max_error
 from flashlab.rungs import fa2
 
@@ -359,7 +359,7 @@ for guards in (("loads", "scores"), ("loads", "scores", "m_safe")):
 # %% [markdown]
 # ## 8 · Write it
 #
-# You have every part: the grid (1), a tile and its mask (2), 64-bit offsets (3), `tl.dot` and float32 sums (4), a state that lives through the loop (5), both guards of the tail (6), the causal mask and `m_safe` (7). What is missing is $O_i$, and the assembly.
+# Sections 1 to 7 hold every part except $O_i$.
 #
 # **Exercise: the whole kernel** ([exercises/ex10_triton_forward.py](../exercises/ex10_triton_forward.py), 40 minutes). Query block $i$ of one head, causal or not, ragged, with $O_i$ and $L_i$ out. Start with one key block and no mask, and let the checker tell you what comes next.
 
@@ -466,6 +466,52 @@ for start, stop in places:
 # **Change this and run again.** Give that call a `window=(8, 0)`, and `attention` too.
 #
 # **Takeaway.** What whole tiles do not see sets where the loop begins and ends; a mask is for the tiles on the edge.
+
+# %% [markdown]
+# ## A list of tiles
+#
+# A window or a document leaves a range of tiles. Any other pattern leaves a *list*: `lists[i]` holds the key blocks that query block $i$ walks. That is block-sparse attention. [FlexAttention](https://pytorch.org/blog/flexattention/) makes such lists from a function of query and key and calls them a *block mask*. Here is FA2's program with one:
+
+# %%
+def attend(Q, K, V, visible, B=16):
+    """Attention where visible(query, key) is True -> O, its Memory, the lists of tiles"""
+    blocks, O, token = list(tiles(len(Q), B)), torch.empty_like(Q), torch.arange
+    sees = lambda rows, cols: visible(token(rows.start, rows.stop)[:, None], token(cols.start, cols.stop))     # (B_r, B_c)
+    lists = [[cols for cols in blocks if sees(rows, cols).any()] for rows in blocks]          # once for all heads and layers
+    with Memory() as mem, kernel("attend", Q=Q, K=K, V=V, O=O):
+        for rows, walked in zip(blocks, lists, strict=True):
+            Q_i = load(Q, rows)
+            O_i, l_i, m_i = torch.zeros_like(Q_i), Q_i.new_zeros(len(Q_i)), Q_i.new_full((len(Q_i),), -torch.inf)
+            for cols in walked:                                          # FA2 has a range of key blocks here
+                O_i, l_i, m_i = fa2._step(Q_i, load(K, cols), load(V, cols), O_i, l_i, m_i, Q.shape[1]**-0.5, ~sees(rows, cols))
+            store(O, rows, O_i / l_i[:, None])
+    return O, mem, lists
+
+# %% [markdown]
+# **Predict.** 128 tokens, causal, tiles of $16 \times 16$. A query sees the first tile of keys, its own tile and the one before. How many of the 64 tiles are walked?
+
+# %%
+my_walked = None
+
+# %%
+document = lambda n: (n >= 50).int() + (n >= 80).int()
+masks = {"documents": lambda q, k: (k <= q) & (document(k) == document(q)),
+         "first and near": lambda q, k: (k <= q) & ((k < 16) | (k // 16 >= q // 16 - 1))}
+logs, n, (Q, K, V) = {}, torch.arange(128), (torch.randn(128, 16) for _ in range(3))
+for name, visible in masks.items():
+    O, mem, lists = attend(Q, K, V, visible)
+    truth = torch.softmax((Q @ K.T / 4).double().masked_fill(~visible(n[:, None], n), -torch.inf), -1) @ V.double()
+    walked = sum(map(len, lists))
+    assert mem.read == Q.nbytes + walked * 2 * 16 * 16 * 4              # each tile in a list is read once, K_j and V_j
+    logs[name] = [(mem.log, 0)]
+    print(f"{name}: {walked} tiles in the lists and in the bytes read; O differs from masked naive attention by {max_error(O, truth):.1e}")
+_ = compare("tiles walked, first and near", my_walked, walked)
+figures.tile_grids(logs, 128)
+
+# %% [markdown]
+# FlexAttention keeps tiles without any hidden score in a second list, so that only the others compute the mask.
+#
+# **Takeaway.** A list of tiles saves the work that a mask hides, but only in whole tiles.
 
 # %% [markdown]
 # ## Is it right?
@@ -629,7 +675,7 @@ except RuntimeError as error:
     print(str(error).strip().splitlines()[-1])
 
 # %% [markdown]
-# $P_{ij} V_j$ sums over $B_c = 8$ keys, and tensor cores want 16 at least; hence tiles of 16 and more in the whole chapter.
+# $P_{ij} V_j$ sums over $B_c = 8$ keys, and a product sums over 16 numbers at least. With $B_r = 8$ and $B_c = 16$ the kernel compiles.
 #
 # `lint_kernel` closes these gaps for a kernel of your own. It compiles it for an H100, and where kernels are interpreted it runs it once more and holds every address against the tensors. Here is this section's product of bfloat16 tiles, not upcast. (On a GPU only the compiler speaks; there NVIDIA's `compute-sanitizer` watches the addresses.)
 

@@ -11,7 +11,7 @@
 #
 # **You will be able to** explain how base 2, a split loop, tile sizes, a pipeline and TMA change a kernel's code, instructions and speed; to read a register report; and to say why a backward kernel adds up $dQ$ in memory, and what that costs.
 #
-# **You need** chapters 06, 10 and 11 with their exercises; 09b helps · **three sittings** of 50, 50 and 55 minutes with exercises; 30 more are optional · **runs on** CPU or GPU; Triton, so Linux
+# **You need** chapters 06, 10 and 11 with their exercises; 09b helps · **four sittings** of 50, 50, 50 and 30 minutes with exercises; 30 more are optional · **runs on** CPU or GPU; Triton, so Linux
 #
 # Triton compiles for an H100 on any machine, so you find registers, shared memory and instructions on yours. Run times were recorded on an H200, which is an H100 with more memory.
 
@@ -34,7 +34,7 @@ import torch
 from flashlab import cost, ladder
 from flashlab.kernels import fa2, fa2_exp2, fa2_persistent, fa2_pipelined, fa2_split, fa2_tma, fa2_tma_backward, tuning
 from flashlab.kernels.launch import best_tiles
-from flashlab.operator import hopper_forward, pick
+from flashlab.operator import pick
 from flashlab_course import bench, figures
 from flashlab_course.check import check
 from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all
@@ -60,7 +60,7 @@ figures.ladder(ladder.KERNELS[:-1])
 # %%
 kernels = {"fa2_triton_forward": fa2.fa2_forward_kernel, "fa2_exp2_forward": fa2_exp2.fa2_exp2_kernel,
            "fa2_split_forward": fa2_split.fa2_split_kernel, "fa2_pipelined_forward": fa2_pipelined.KERNEL,
-           "fa2_tma_forward": fa2_tma.KERNEL, "fa2_hopper_forward": hopper_forward.fa2_hopper_kernel}
+           "fa2_tma_forward": fa2_tma.KERNEL}
 
 
 def meta(*shape, dtype=torch.bfloat16):
@@ -240,27 +240,44 @@ rows = [{"name": f"{t.B_r} × {t.B_c}, {t.num_warps} warps, {t.num_stages} stage
 figures.compiled_kernels(rows)
 
 # %% [markdown]
-# Triton has a search of its own:
-#
-# ```python
-# @triton.autotune(configs=[triton.Config({"B_r": 128, "B_c": 64}, num_warps=8, num_stages=3), ...], key=["N_k", "d"])
-# @triton.jit
-# def kernel(...): ...
-# ```
-#
-# A call with new values of the arguments in `key` times every `Config`, and the process remembers the fastest. The course's search, `python -m flashlab bench tune`, also compares each choice with float64 and writes a table to a file. A call looks up its head dimension, mask and dtype there, and takes the nearest $N$.
-#
-# **Predict.** Which of these make the whole table useless when they change: "the GPU", "Triton's version", "the kernel's source", "the batch"?
+# Triton has a search of its own. `triton.autotune` takes a list of `triton.Config` and the arguments to key on. When a call brings new values of those, it first times every `Config`; the process remembers the fastest. Timing needs a GPU. Without one, this cell passes a stopwatch, but the interpreter's times say nothing about a GPU.
 
 # %%
-my_key = None     # for example "the GPU and the batch"
+import time
+
+import triton
+
+
+def stopwatch(call, quantiles):
+    begin = time.perf_counter()
+    call()
+    return [time.perf_counter() - begin] * len(quantiles)
+
+
+configs = [triton.Config({"B_r": B_r, "B_c": 32}, num_warps=4, num_stages=2) for B_r in (32, 64)]
+tune = triton.autotune(configs, key=["N_k", "d"], do_bench=None if torch.cuda.is_available() else stopwatch)
 
 # %%
-_ = compare("what makes a table of tiles useless", my_key, "the GPU and Triton's version and the kernel's source")
-print("the key in the table:", tuning.key(fa2_split.KERNEL, 128, 128, torch.bfloat16, True))
+searching = tune(fa2.fa2_forward_kernel)                   # as a line @triton.autotune(...) above @triton.jit would make it
+
+
+def call_searching(N, d):
+    X = torch.randn(1, 1, N, d, device="cuda" if torch.cuda.is_available() else "cpu")
+    arguments = fa2.launch(X, X, X, torch.empty_like(X), X[..., 0].contiguous(), causal=False, scale=d**-0.5)[1]
+    searching[lambda chosen: (triton.cdiv(N, chosen["B_r"]),)](**{name: arguments[name] for name in searching.arg_names if name not in ("B_r", "B_c")})
+    return len(searching.cache)
+
+
+print("keys searched after each call:", [call_searching(*size) for size in ((64, 32), (64, 32), (128, 32), (64, 16))])
 
 # %% [markdown]
-# The first three change the compiled kernel or the GPU that runs it. Here is a recorded search through every choice that fits.
+# Use `autotune` while the kernel still changes: it costs one line. But it compares no result with float64, every process searches again (unless `cache_results=True`), and a call with a new length waits for the search. Use a table for a kernel that others call. The course's search, `python -m flashlab bench tune`, compares each choice with float64, then writes times to a file. A call looks up its head dimension, mask and dtype there, and takes the nearest $N$. The key also holds whatever makes a table useless when it changes:
+
+# %%
+print(tuning.key(fa2_split.KERNEL, 128, 128, torch.bfloat16, True))
+
+# %% [markdown]
+# Here is a recorded search through every choice that fits.
 
 # %%
 timed, by_hand = search_rows(searched, "fa2_tuned_forward", 64, 4096, False), best_tiles(64, torch.bfloat16, False)
@@ -360,7 +377,7 @@ figures.matrices(lanes, "Every lane holds the same elements of S and of P: nothi
 # *End of sitting 2.*
 
 # %% [markdown]
-# ## Sitting 3 · Copies that run ahead, and the backward pass (55 minutes)
+# ## Sitting 3 · Copies that run ahead (50 minutes)
 #
 # ### Software pipelining
 #
@@ -557,15 +574,6 @@ figures.bars({name: kernel["tensor_pipe"] for name, kernel in seen.items()},
 # %% [markdown]
 # All of them read $Q$, $K$ and $V$ from DRAM once; the L2 cache serves the rest. The first rung issues the most instructions, most of them not for products, and its tensor cores wait.
 #
-# For the last rung, a register report misleads:
-
-# %%
-hopper = made["fa2_hopper_forward"]
-print(f"{label('fa2_hopper_forward')}: {hopper.registers} registers a thread at launch (compiled here)")
-
-# %% [markdown]
-# Do not compare this number with other rungs': after the launch, this kernel's warps hand registers to one another (chapter 12b).
-#
 # Which rung runs your call? `flash_attention` asks from the top of the ladder. Small calls go to a rung without TMA, because making descriptors takes the host too long.
 
 # %%
@@ -596,6 +604,11 @@ check("ex12_turns")
 reveal("ex12_turns")
 
 # %% [markdown]
+# *End of sitting 3.*
+
+# %% [markdown]
+# ## Sitting 4 · The backward pass, and the next GPU (30 minutes)
+#
 # ### Backward: one kernel or two?
 #
 # Chapter 11 computes $S$ and $dP$ twice: with a key block fixed, for $dK$ and $dV$, and with a query block fixed, for $dQ$. That makes 7 matrix products, but one program owns each result and writes it once.
@@ -749,12 +762,114 @@ figures.bars(same_bits, f"The same bits each time at {min(same_bits.values()):.2
 # **Takeaway.** In the backward pass no single program owns $dQ$. Recompute it in a second kernel, or add it up in memory; then give up the same bits each time, or take turns.
 
 # %% [markdown]
+# ### Blackwell, and FlashAttention-4, by experiment
+#
+# [FlashAttention-3](https://arxiv.org/abs/2407.08608) (Shah et al. 2024) is made for Hopper: it has warps that only copy, consumers that take turns, and FP8. [FlashAttention-4](https://arxiv.org/abs/2603.05451) (Zadouri et al. 2026) is made for the next generation, Blackwell. Each generation has a matrix instruction of its own:
+#
+# | GPU | instruction | issued by | left operand in | right operand in | sums in |
+# |---|---|---|---|---|---|
+# | A100 | `mma.sync` | a warp | registers | registers | registers |
+# | H100 | `wgmma` | a warpgroup | registers or shared memory | shared memory | registers |
+# | B200 | `tcgen05.mma` | one thread | tensor or shared memory | shared memory | tensor memory |
+#
+# *Tensor memory* is new: 256 KiB on each SM, separate from its registers. On a B200 two SMs can also carry out one instruction together; each then loads half of the right operand. Compile chapter 10's kernel for all three:
+
+# %%
+jobs = [(fa2.fa2_forward_kernel, arguments_of("fa2_triton_forward"), arch) for arch in (80, 90, 100)]
+for name, gpu in zip(("A100", "H100", "B200"), compile_all(jobs), strict=True):
+    product = next(word for word in ("mma.sync", "wgmma.mma_async", "tcgen05.mma") if word in gpu.ptx)
+    print(f"{name}: {gpu.ptx.count(product)} of {product}; two SMs together: {'yes' if 'cta_group::2' in gpu.ptx else 'no'} (compiled here)")
+
+# %% [markdown]
+# The compiler picks the instruction; the algorithm stays as it is. The next number shows why it has to change on Blackwell.
+#
+# **Predict.** In one clock an SM of a B200 does 8192 FLOPs of products and 16 exponentials. A tile has 128 queries and 128 keys, $d = 128$. How many cycles do its two products take, and its exponentials?
+
+# %%
+my_B200_cycles = {"products": None, "exponentials": None}
+
+# %%
+# 16 bits, dense. NVIDIA's white papers and data sheets; rates of a clock and SM: CUDA C++ Programming Guide, for the B200 FlashAttention-4
+published = {"A100": {"TFLOP/s": 312, "TB/s": 1.555, "SMs": 108, "FLOPs": 2048, "exponentials": 16, "multiply-adds": 64},
+             "H100": {"TFLOP/s": 989, "TB/s": 3.35, "SMs": 132, "FLOPs": 4096, "exponentials": 16, "multiply-adds": 128},
+             "B200": {"TFLOP/s": 2250, "TB/s": 8, "SMs": 148, "FLOPs": 8192, "exponentials": 16, "multiply-adds": 128}}
+cycles = {name: {"products": 4 * 128**3 / gpu["FLOPs"], "exponentials": 128**2 / gpu["exponentials"]} for name, gpu in published.items()}
+said = compare("cycles of a tile on a B200", my_B200_cycles, cycles["B200"])
+for name, gpu in published.items():
+    clock = 1000 * gpu["TFLOP/s"] / gpu["SMs"] / gpu["FLOPs"]
+    print(f"{name}: {gpu['TFLOP/s']} TFLOP/s, {gpu['TB/s']} TB/s, {gpu['SMs']} SMs, hence {clock:.2f} GHz; "
+          f"{gpu['FLOPs'] // gpu['exponentials']} FLOPs of products for each exponential (published)")
+shares = {name: of["exponentials"] / of["products"] for name, of in cycles.items()}
+figures.bars({f"{name}: {unit}": count for name, of in cycles.items() for unit, count in of.items()},
+             f"Exponentials take {shares['A100']:.0%} of the products' time on an A100, {shares['H100']:.0%} on an H100, {shares['B200']:.0%} on a B200",
+             "Modelled from published rates: 128 queries, 128 keys, d = 128. Orange: what takes longest.", "cycles of an SM",
+             worse=[f"{name}: {unit}" for name, of in cycles.items() for unit, count in of.items() if count == max(of.values())])
+
+# %% [markdown]
+# Products became faster and exponentials did not. On an A100 and an H100 the products limit attention. On a B200 both take equally long, and the softmax has further operations. At $d = 64$ the exponentials alone take twice as long as the products. FlashAttention-4 answers with two changes.
+#
+# **Rescale less often.** Any $m$ gives the same $O / l$ as long as no power overflows. So keep the old maximum until the new one is larger by more than 8, in base 2. Weights then stay below $2^8$. A tile that does not rescale saves a B200 reading $O_i$ from tensor memory and writing it back.
+
+# %%
+import math
+
+from flashlab.oracle import max_error
+
+
+def with_threshold(threshold, S, V, B_c=64):
+    """A query block, scores (B_r, N) in base 2 -> O, the number of tiles that rescale, the largest weight"""
+    m_i, l_i, O_i = torch.full((len(S),), -torch.inf), torch.zeros(len(S)), torch.zeros(len(S), V.shape[1])
+    rescaled, largest = -1, 0.0                                            # the first tile has nothing to rescale
+    for S_ij, V_j in zip(S.split(B_c, 1), V.split(B_c), strict=True):
+        m_new = torch.maximum(m_i, S_ij.amax(1))
+        if (m_new - m_i > threshold).any():                                # the plain rule: a threshold of 0
+            alpha, m_i, rescaled = torch.exp2(m_i - m_new), m_new, rescaled + 1
+            l_i, O_i = alpha * l_i, alpha[:, None] * O_i
+        P_ij = torch.exp2(S_ij - m_i[:, None])
+        l_i, O_i = l_i + P_ij.sum(1), O_i + P_ij @ V_j
+        largest = max(largest, P_ij.max().item())
+    return O_i / l_i[:, None], rescaled, largest
+
+# %%
+torch.manual_seed(0)
+values = torch.randn(8192, 64)
+for deviation in (1, 4):
+    scores = deviation * torch.randn(4, 128, 8192)                         # four query blocks
+    truth = torch.softmax(scores.double(), -1) @ values.double()
+    for threshold in (0, 8):
+        outputs, rescaled, largest = zip(*(with_threshold(threshold, S / math.log(2), values) for S in scores), strict=True)
+        print(f"scores of deviation {deviation}, threshold {threshold}: {100 * sum(rescaled) / (4 * 127):.1f} % of tiles rescale, "
+              f"largest weight {max(largest):.0f}, error {max_error(torch.stack(outputs), truth):.1e} (measured here)")
+
+# %% [markdown]
+# **Compute powers on other units.** $2^x$ is $2^{\lfloor x \rfloor} \cdot 2^f$ with $0 \le f < 1$. The first factor is an addition to the exponent's bits. For the second, a cubic polynomial takes three multiply-adds.
+
+# %%
+x = (1 - torch.cos(torch.arange(5) * math.pi / 4).double()) / 2            # the error is to be ±E at these five places
+system = torch.cat([x[:, None]**torch.arange(4) / 2**x[:, None], (-1.0)**torch.arange(5)[:, None]], 1)
+c = torch.linalg.solve(system, torch.ones(5).double())[:4].float()
+f = torch.arange(2**16) / 2**16
+off = (((c[3] * f + c[2]) * f + c[1]) * f + c[0]).double() / 2**f.double() - 1
+half_steps = [2.0**-9, 2.0**-8]                                            # of bfloat16, relative, at the end and the start of [1, 2)
+print(f"largest relative error {off.abs().max():.1e}; half a step of bfloat16 is {half_steps[0] / off.abs().max():.0f} to "
+      f"{half_steps[1] / off.abs().max():.0f} times as large (measured here)")
+print(f"a B200 does {published['B200']['multiply-adds'] // published['B200']['exponentials']} multiply-adds in the time of an exponential; "
+      f"a quarter of the powers done so leaves {0.75 * cycles['B200']['exponentials']:.0f} cycles of {cycles['B200']['exponentials']:.0f}")
+
+# %% [markdown]
+# $P$ is rounded to bfloat16 in any case, so the polynomial's error hardly matters. FlashAttention-4 computes a part of the powers this way: the same units also have maxima, sums and masks to compute.
+#
+# The course's kernels have not been timed on a B200, and its Hopper rung does not run there.
+#
+# **Takeaway.** Count the cycles of each unit. If one becomes faster, another sets the pace.
+
+# %% [markdown]
 # ## An open question
 #
-# An H100 does 989 TFLOP/s of products and 3.9 T exponentials a second (FlashAttention-3). Suppose the next GPU doubles the first number only. What would you do? $2^x$ can also be computed as a polynomial, with multiply-adds. When does that pay?
+# Suppose that $P$ is stored in e4m3 (chapter 13): its largest number is 448, its smallest $2^{-9}$. Under the plain rule $P$ is at most 1, so it can be multiplied by 448 first. Which threshold would you choose, and which weights does it turn into 0?
 #
 # ## Sources
 #
-# Dao 2023, [FlashAttention-2](https://arxiv.org/abs/2307.08691) · Shah et al. 2024, [FlashAttention-3](https://arxiv.org/abs/2407.08608) · Zadouri et al. 2026, [FlashAttention-4](https://arxiv.org/abs/2603.05451) · NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/) · NVIDIA, [CUDA C++ Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/) · Tillet, Kung, Cox 2019, [Triton](https://doi.org/10.1145/3315508.3329973)
+# NVIDIA, white papers on the A100 and the H100 and data sheet of the B200 · Dao 2023, [FlashAttention-2](https://arxiv.org/abs/2307.08691) · Shah et al. 2024, [FlashAttention-3](https://arxiv.org/abs/2407.08608) · Zadouri et al. 2026, [FlashAttention-4](https://arxiv.org/abs/2603.05451) · NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/) · NVIDIA, [CUDA C++ Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/) · Tillet, Kung, Cox 2019, [Triton](https://doi.org/10.1145/3315508.3329973)
 #
 # **Next:** [12b · The Hopper kernel](12b_the_hopper_kernel.ipynb) opens the last rung · [13 · Decoding](13_decoding.ipynb) has one query and many keys.

@@ -709,6 +709,55 @@ for heads, words in ((4, "4 key heads for 32"), (16, "16 key heads for 16")):
 # **Compare.** One text with 4 key heads is 4 programs of 132 that could run: sharing out the keys is worth most there, and still not all that memory gives, since 134 MB are read in 52 µs, of which starting and merging take a part. 32 texts with 16 key heads fill the GPU without it, and the kernel that shares out nothing is as good or better. What fills the card is read at a copy's rate and a little above it: a copy also has to write. Pages cost up to 3 % where half a gigabyte is read and more. With four stages they cost up to 21 % (`results/decode_h200.json`, the run “four stages”): an SM has room for one such program, which seems to wait for each page's address. So where pages are looked up, and there are fewer programs than SMs, the kernel takes three stages, and an SM has room for two.
 
 # %% [markdown]
+# ## A latent for all heads
+#
+# DeepSeek-V2's *multi-head latent attention* ([MLA](https://arxiv.org/abs/2405.04434)) caches one row of 576 numbers a token for all 128 query heads. In a decode step the row serves as the key, its first 512 columns as the value: they are read once. **Predict** the FLOPs for each byte of such a step, in 16 bits, for a long text.
+
+# %%
+my_latent_intensity = None
+
+# %%
+latent = {"flops": cost.attention_flops(1, 128, 1, 65536, 576, 512), "bytes": 65536 * 576 * 2}      # one text, one layer
+h200 = bench.load_results("forward_h200")
+copy_rate, matmul_rate = h200["ceilings"]["copy_tb_s"], h200["ceilings"]["matmul_tflops"]
+intensity = latent["flops"] / latent["bytes"]
+said = compare("FLOPs for each byte of MLA's step", my_latent_intensity, intensity, "FLOPs a byte")
+print(f"MLA: {intensity:.0f} FLOPs a byte (modelled); from {matmul_rate / copy_rate:.0f} on products take longer than bytes (recorded)")
+figures.roofline([{"op": f"{group} to a key head"} | decode_step(65536, group) for group in (1, 16)] + [{"op": "MLA"} | latent],
+                 copy_rate, matmul_rate, f"Modelled points; ceilings recorded on {bench.where(h200)}.")
+
+# %% [markdown]
+# All 128 queries use the same row, and most of its columns serve twice, as key and as value. So this decode step is limited by products, not by bytes.
+#
+# **Takeaway.** The more queries share a cached row, the further right a decode step lies.
+
+# %% [markdown]
+# ## Attention sinks
+#
+# Softmax gives away all of its weight, even where no key is worth reading. So [gpt-oss](https://arxiv.org/abs/2508.10925) learns a score $s$ for each head that joins the denominator and has no value: an *attention sink*, after the first tokens that [collect such weight](https://arxiv.org/abs/2309.17453) by themselves. No kernel has to change. A sink is a key with value 0, so its state is $(O, m, l) = (0, s, 1)$, and `merge` takes it in.
+#
+# **Predict.** A row has $L = 2$, and the sink's score is 2 as well. What share of its $O$ remains?
+
+# %%
+my_share_kept = None     # between 0 and 1
+
+# %%
+from flashlab.rungs.online_softmax import merge
+
+query, keys, values = torch.randn(1, 64), torch.randn(40, 64), torch.randn(40, 64)
+O, L = fa2_forward(query, keys, values)
+sink = L                                                                 # as in the prediction; a model learns it
+O_new, m, l = merge((O, L, torch.ones_like(L)), (torch.zeros_like(O), sink, torch.ones_like(L)))
+scores = torch.cat([query @ keys.T / 8, sink[:, None]], 1).double()      # one column more
+error = max_error(O_new / l[:, None], torch.softmax(scores, 1)[:, :-1] @ values.double())
+assert error < 1e-6
+said = compare("share of O that a sink leaves", my_share_kept, (O_new / l[:, None] / O).mean().item())
+print(f"merged with a sink: {error:.1e} from a softmax with one more column")
+
+# %% [markdown]
+# **Takeaway.** A sink is one more `merge`.
+
+# %% [markdown]
 # ## An open question
 #
 # *Speculative decoding* lets a small model propose, say, 8 tokens, and the large one judge all of them in one step: $N_q = 8$. What becomes of the intensity, of the rows of a tile, of the best number of splits? And where does the mask of the new tokens among themselves come from? `flash_attention_decode` takes such calls: try it.

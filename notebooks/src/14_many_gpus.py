@@ -367,6 +367,26 @@ fig
 #
 # The benchmark compares every result with float64 and with one GPU's before it times it. When this ring was recorded, it was also timed computing without sending, and sending without computing: the fields `compute_ms`, `send_ms` and `hidden` of each row say how much of the communication was hidden.
 #
+# ## Gather K and V instead
+#
+# Ranks could also send all of $K$ and $V$ to each other first (*all-gather*), then compute as one GPU does, each for its own queries. [Llama 3](https://arxiv.org/abs/2407.21783) was trained so (section 3.3.2): any mask is easy then, and grouped heads keep $K$ and $V$ small. **Predict** for 16 ranks, 131,072 tokens, 8 key heads, $d = 128$ and 16 bits: the MiB of $K$ and $V$ that a rank has to hold, gathered and in a ring (its block, and the next one).
+
+# %%
+my_held = {"gathered": None, "ring": None}
+
+# %%
+tokens, ranks = 131072, 16
+token_bytes, shard = 8 * (128 + 128) * 2, tokens // ranks
+room = {"gathered": tokens * token_bytes / 2**20, "ring": 2 * shard * token_bytes / 2**20}
+_ = compare("K and V that a rank holds", my_held, room, "MiB")
+arriving = {"gathered": (tokens - shard) * token_bytes, "ring": ring.bytes_sent(ranks, shard, 8, 128, 128, 2)[0]}
+print(", ".join(f"{way}: {count / 2**20:.0f} MiB received by each rank" for way, count in arriving.items()), "(modelled)")
+
+# %% [markdown]
+# The bytes that travel are equal. Gathering takes more room, and until it has ended a rank has only its own keys to compute with.
+#
+# **Takeaway.** Gather while $K$ and $V$ of a layer fit on a GPU; walk round the ring when they no longer do.
+#
 # ## An open question
 #
 # Real batches hold sequences of many lengths, packed one after the other. A causal mask within each of them leaves few pairs of chunks to compute, and which ones is different in every batch. How would you deal out the chunks then? Try it with `ring.part` as a model: draw lengths at random, count the visible pairs of each rank, and look for a rule that keeps the slowest rank close to the mean. There is no check for this one.
