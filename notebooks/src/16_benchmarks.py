@@ -13,7 +13,7 @@
 #
 # **You need** chapters 06 and 07; the kernels measured here are those of 10 and 11, and the last ones of 12. · **110 minutes** in three sittings of at most 45, 45 of these minutes for tasks and one exercise; a line marks the end of each · **runs on** CPU (recorded figures) or GPU (a live run of a minute or two)
 #
-# Beside the course's kernels stand naive attention and the four backends of PyTorch's `scaled_dot_product_attention`, SDPA for short: `math`, one operation after the other; `efficient` and `flash`, two fused kernels, the second of them FlashAttention-2 in CUDA by its authors; and `cudnn`, NVIDIA's own. (In PyTorch 2.13 `activate_flash_attention_impl` can swap FlashAttention-3 or 4 in for `flash`; the records are of 2.11.) FlashAttention-4 has a run of its own. The plots show two of the course's kernels, chapter 10's and the last of chapter 12, which compares those between.
+# Beside the course's kernels stand naive attention and the four backends of PyTorch's `scaled_dot_product_attention`, SDPA for short: `math`, one operation after the other; `efficient` and `flash`, two fused kernels, the second of them FlashAttention-2 in CUDA by its authors; and `cudnn`, NVIDIA's own. (In PyTorch 2.13 `activate_flash_attention_impl` can swap FlashAttention-3 or 4 in for `flash`; the records are of 2.11.) FlashAttention-4 has a run of its own. Two of the course's kernels are shown, chapter 10's and the last of chapter 12.
 
 # %%
 import flashlab  # first: it tells Triton where to run
@@ -145,7 +145,7 @@ for name, row in rows.items():
 said = compare("what the benchmark gives to a wrong function", my_verdict, "no time" if rows["every_second_key"]["ms"] is None else "a time")
 
 # %% [markdown]
-# Whatever has not just passed the error bound, on the very tensors to be timed, gets a reason in place of a number. But those tensors are ordinary random numbers.
+# A call that has not just passed the error bound, on the tensors to be timed, gets a reason in place of a number. But those tensors are ordinary random numbers.
 #
 # **Your turn** (10 minutes). Write an attention that gets a time here and is wrong all the same: the next cell runs it on other scores, 60 times as large. If nothing comes to mind: chapter 03 had a first formula of the softmax, before the safe one.
 
@@ -238,7 +238,7 @@ in_units(said, kernel[first]["ms"]).on(figures.benchmark(results, "ms", d, causa
 # %% [markdown]
 # Both axes are logarithmic, so a line of slope 1 grows like the FLOPs. Where a line is flatter, something that does not grow with $N$ still has a share of the time; a section below says what.
 #
-# The title's ratio needs a footnote. Our naive attention returns $L$ as well as $O$. For a fused kernel $L$ is a by-product; PyTorch's `logsumexp` is a chain of GPU kernels that read and write $S$ again. Whoever needs $O$ alone does not pay for them. At $N = 4096$, $d = 64$ the four operations of $O$ have been timed one by one, and the first kernel beside them. **Predict** how many times as long as the first kernel they take, if naive attention with $L$ takes what the last cell printed.
+# The title's ratio needs a footnote. Our naive attention returns $L$ as well as $O$. For a fused kernel $L$ is a by-product; PyTorch's `logsumexp` is a chain of GPU kernels that read and write $S$ again, which $O$ alone does not need. At $N = 4096$, $d = 64$ the four operations of $O$ have been timed one by one, and the first kernel beside them. **Predict** how many times as long as the first kernel they take, if naive attention with $L$ takes what the last cell printed.
 
 # %%
 my_O_alone = None     # times the first kernel
@@ -302,7 +302,7 @@ figures.bars(peaks, f"Naive attention holds {matrices:.1f} matrices of N × N fo
              f"{source[0].upper()}{source[1:]}. N = {row['N']}, d = {d}, batch {row['B']}, beyond Q, K, V.", "GiB")
 
 # %% [markdown]
-# **Compare.** The kernel needs room for its results and nothing else. Naive attention holds $S$, $P$ and a temporary of `logsumexp`; for $O$ alone it would hold two matrices (modelled: read off the code), which changes nothing about how they grow. At constant $B \cdot N$ they grow like $N$, and for a single sequence like $N^2$.
+# **Compare.** The kernel needs room for its results and nothing else. Naive attention holds $S$, $P$ and a temporary of `logsumexp`; for $O$ alone it would hold two matrices (modelled: read off the code). At constant $B \cdot N$ they grow like $N$, and for a single sequence like $N^2$.
 #
 # **Takeaway.** $O(N)$ memory is the part of FlashAttention that no faster chip can replace: without it long texts do not run at all.
 
@@ -326,9 +326,9 @@ in_units(said, matmul).on(figures.benchmark(results, "tflops", d, causal, live=l
 figures.relative_speed(results, d, causal, live=live)
 
 # %% [markdown]
-# SDPA flash was written for the A100, one generation before the H100, and uses nothing newer; nor does the first kernel. cuDNN's kernel is made for the H100, and so are FlashAttention-4's path timed here and the last kernel of chapter 12.
+# SDPA flash was written for the A100, one generation before the H100, and uses nothing newer; nor does the first kernel. cuDNN's kernel is made for the H100, and so is the last one of chapter 12.
 #
-# One size is an anecdote. **Predict** at how many of all recorded sizes, with both head dimensions and both masks, the kernel is ahead of cuDNN, ranges apart.
+# One size is an anecdote. **Predict** at how many of the recorded sizes, with both head dimensions and both masks, the kernel is ahead of cuDNN.
 
 # %%
 my_leads = None
@@ -394,7 +394,7 @@ flex = {label(row["implementation"]): row["tflops"] for row in beyond
 flex_run = bench.load_results("forward_h200", "FlexAttention")
 of_flex = gains(flex_run, "flex_attention", "sdpa_cudnn")
 flex_span = [min(ratio for _, ratio, _ in of_flex), max(ratio for _, ratio, _ in of_flex)]
-figures.bars(flex, f"A generated kernel has {flex['FlexAttention'] / flex['+ TMA']:.2f} times the speed of one written by hand", "Recorded in one run: forward, bfloat16, d = 128, N = 16384, causal.",
+figures.bars(flex, f"A generated kernel has {flex['FlexAttention'] / flex['+ TMA']:.2f} times the speed of the TMA rung, written by hand", "Recorded in one run: forward, bfloat16, d = 128, N = 16384, causal.",
              "TFLOP/s")
 
 # %% [markdown]
@@ -440,7 +440,7 @@ by_scores = (all_of_it**2 / 2) / (window * all_of_it - window**2 / 2)
 # %% [markdown]
 # A window of an eighth of the keys leaves less than a quarter of the causal triangle: by its scores it could be {{by_scores:.1f}} times as fast. Tiles at both of its edges are computed whole and have masks, and a tile's beginning and end weigh more where it sees few keys. How much each of these costs has not been measured.
 #
-# Packing cost more at first, up to {{100 * (1 - min(packed_before)):.0f}} % at N = {{packed_before[min(packed_before)]}} (`results/spans_h200.json`, the run “before”). Since then tiles that see few keys come last, so that no long one keeps the other SMs waiting at the end; programs skip blocks that a batch would not have; only blocks that need a mask get one; and one warp looks up where a sequence lies for all of them. What each change brought is not recorded; the older run also timed the making of `cu_seqlens`, which the layers of a model share.
+# Packing cost more at first, up to {{100 * (1 - min(packed_before)):.0f}} % at N = {{packed_before[min(packed_before)]}} (`results/spans_h200.json`, the run “before”). Since then tiles that see few keys come last, so that no long one keeps the other SMs waiting at the end; programs skip blocks that a batch would not have; and only blocks that need a mask get one. What each change brought is not recorded; the older run also timed the making of `cu_seqlens`.
 #
 # **Takeaway.** A benchmark shows the sizes somebody chose. Ask for yours.
 #
@@ -515,7 +515,7 @@ said.on(figures.curves(speeds, f"At N = {max(fused_rows)} its bytes allow naive 
 # %% [markdown]
 # **Compare.** Naive attention's FLOPs and bytes both grow with $N^2$, so their ratio settles, and the limit with it. Without $L$ the limit is {{limits[figures.WITHOUT_L] / limits['naive_forward']:.1f}} times as high, and still far below what the fused kernel may reach: its bytes grow like $N$ only, and soon limit nothing.
 #
-# Two cautions. The counters saw 16 heads on an H100, the clock as many as the run has, on its own GPU: that a head's bytes stay the same is an assumption. And the fused kernel's bytes are slightly too few: under `ncu`, Nsight Compute's command, the caches start empty, and what still sits in L2 at the end was never counted as written.
+# Two cautions. The counters saw 16 heads on an H100, the clock as many as the run has, on its own GPU: we assume that a head's bytes stay the same. And the fused kernel's bytes are slightly too few: what still sits in L2 at the end was never counted as written.
 #
 # **Takeaway.** Naive attention flattens where its bytes say it must. A flat line alone proves nothing: SDPA efficient stores no $S$ either, and stays far below the ceiling all the same.
 
@@ -572,9 +572,9 @@ said.on(figures.bars(fast, f"The kernel's time of a score is {ps[ours] / sum(alo
                      f"{source[0].upper()}{source[1:]}. d = 64, no mask, each at its best N.", "picoseconds a score, whole GPU"), axis="x")
 
 # %% [markdown]
-# **Compare.** Neither unit alone explains a kernel's time. Done one after the other they need the sum; a kernel that is faster than that must do one tile's exponentials while another tile's products run. In the recorded run the first kernel needs more than the sum, and the last one, whose warpgroups take turns, less: chapter 12's schedule, seen from outside. A kernel that takes all its exponentials from these units cannot be faster than the longer of the two: as $d$ shrinks, that becomes the exponentials, whose number does not depend on $d$.
+# **Compare.** Neither unit alone explains a kernel's time. One after the other they need the sum; a faster kernel must do one tile's exponentials while another tile's products run. In the recorded run the first kernel needs more than the sum, and the last one, whose warpgroups take turns, less: chapter 12's schedule, seen from outside. A kernel that takes all its exponentials from these units cannot be faster than the longer of the two: as $d$ shrinks, that becomes the exponentials, whose number does not depend on $d$.
 #
-# What is left has other names. *Latency*: a product waits for its tile to arrive, a softmax waits for its product. *Synchronisation*: warps that share a tile wait for each other. And more float32 work than the exponential: scale, maximum, sum, rescaling (chapter 06 counts it). The clock does not say which; tuning kernels means finding out.
+# The rest has other causes. *Latency*: a product waits for its tile, a softmax for its product. *Synchronisation*: warps that share a tile wait for each other. And more float32 work than the exponential: scale, maximum, sum, rescaling (chapter 06 counts it). The clock does not say which.
 #
 # **Takeaway.** Left of the ridge bytes are the limit. Right of it there are several candidates, and the matrix product is only one of them.
 
@@ -606,9 +606,9 @@ figures.curves({ours: alone}, f"A sequence of {first} tokens takes {alone[first]
                ceilings={"one launch": 1000 * launch} if launch else {})
 
 # %% [markdown]
-# **Compare.** At constant $B \cdot N$ the number of query blocks is the same at every $N$; what shrinks is the loop over keys in each. A program first waits for $Q_i$ and the first $K_j$, and at the end it writes $O_i$: the shorter the loop, the larger that share. Programs that stay, as those of chapter 12's last kernel do, can ask for the next block's tiles while they write this one's result. That hides a part, and the line still rises.
+# **Compare.** At constant $B \cdot N$ the number of query blocks is the same at every $N$; what shrinks is the loop over keys in each. A program first waits for $Q_i$ and the first $K_j$, and at the end it writes $O_i$: the shorter the loop, the larger that share. The programs of chapter 12's last kernel stay, and ask for the next block's tiles while they write this one's result. That hides a part, and the line still rises.
 #
-# The second picture shows what our convention hides. A single short sequence has too few programs to fill the chip, and its share of the GPU's time is shorter than a launch: then you wait for the CPU. That is one more reason to fuse, besides bytes. **Predict**: how many launches does naive attention need, $L$ included, for a fused kernel's one?
+# The second picture shows what our convention hides. A single short sequence has too few programs to fill the chip, and takes the GPU less time than a launch: then you wait for the CPU, one more reason to fuse. **Predict**: how many launches does naive attention need, $L$ included, for a fused kernel's one?
 
 # %%
 my_launches = None
@@ -655,7 +655,7 @@ said.on(figures.causal_cost(results, d, live=live), x=first)
 # %% [markdown]
 # **Compare.** The waste on the diagonal is about $B_r / N$ and fades. What lies between it and the measured line has not been taken apart here. Shorter loops are part of it, and so are comparisons with the mask in tiles that need none, where a kernel makes them.
 #
-# Look at the line below the picture. A launcher picks the tiles that are fastest for each case, and says nothing about it. Where they differ with and without the mask, we compare two kernels, and not all that is lost is lost to the mask.
+# Look at the line below the picture. A launcher picks the fastest tiles for each case. Where they differ with and without the mask, two kernels are compared, and the mask does not explain the whole loss.
 #
 # **Takeaway.** Tiles are coarser than the mask. What half the FLOPs saves, only the clock says. And check that both sides of a comparison ran the same code.
 
@@ -798,7 +798,7 @@ points_here = sweeps.over_N([128, 256, 512]) + yours.over_N([128, 256, 512])
 figures.traffic_against(points_here)
 
 # %% [markdown]
-# Then what Triton makes of the kernels for an H100, in float16 at $d = 128$ without a mask, yours in tiles of 64. In the Hopper kernel the number at launch is not the whole story: its warps then hand registers to one another (`setmaxnreg`).
+# Then what Triton makes of the kernels for an H100, in float16 at $d = 128$ without a mask, yours in tiles of 64.
 
 # %%
 from flashlab.triton_mode import import_triton
@@ -827,14 +827,17 @@ import re
 
 from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all
 
-compiled_rows = []
+compiled_rows, later = [], ()
 for name, gpu in zip(kernel_jobs, compile_all(list(kernel_jobs.values())) if kernel_jobs else (), strict=True):
-    handed = re.findall(r"setmaxnreg\.\w+\.sync\.aligned\.u32 +(\d+)", gpu.ptx)
-    at = f", then {' or '.join(sorted(set(handed), key=int))}" if handed else ""
-    compiled_rows.append({"name": name + at, "registers": gpu.registers, "spills": gpu.spills, "shared": gpu.shared_bytes, "limit": SHARED_LIMIT[90]})
+    if handed := {int(count, 16) for count in re.findall(r"USETMAXREG\S+ (?:UP\d, )?0x(\w+)", gpu.sass)}:
+        later = min(handed), (3 * gpu.registers - min(handed)) // 2         # what three warpgroups began with, less the first's
+        assert set(later) <= handed
+    compiled_rows.append({"name": name + f"\nthen {later[0]} or {later[1]}" * bool(handed), "registers": gpu.registers, "spills": gpu.spills, "shared": gpu.shared_bytes, "limit": SHARED_LIMIT[90]})
 figures.compiled_kernels(compiled_rows) if compiled_rows else print("Triton is not installed here, so nothing can be compiled.")
 
 # %% [markdown]
+# The Hopper kernel is launched with as many registers as the picture says. Then its warps hand them on (`setmaxnreg` in the PTX): the warps that load keep {{later[0]}}, both consumers get {{later[1]}}.
+#
 # And the place on the roofline, from FLOPs and counted bytes: where each kernel could be if nothing else held it back. Your `roofline` says what time that takes.
 
 # %%
@@ -854,11 +857,11 @@ figures.roofline(places, copy, matmul, f"Predicted for one head of {largest_N} t
 #
 # On a machine with an NVIDIA GPU, `python -m flashlab bench forward` measures all sizes, `bench backward` the gradients, and both take `--yours`; `bench counters` reads the counters where Nsight Compute is installed. Each writes device, versions, date and command beside its numbers.
 #
-# **Your turn** (10 minutes). With or without a GPU: go back to `d, causal` at the top, change one of them, and run all. Before you look, say which three titles will change most.
+# **Your turn** (10 minutes). Go back to `d, causal` at the top, change one of them, and run all. Before you look, say which three titles will change most.
 #
 # ## An open question
 #
-# Some lines in these plots cross, yet people want one number. A model that answers questions sees many short prompts and a few very long ones. Take a mix of lengths, weigh the rows of `results` with it, and rank the implementations by the total time. Can you find a mix in which two of them trade places? Then what should a table say that has room for a single column? There is no check for this one.
+# Some lines in these plots cross, yet people want one number. A model that answers questions sees many short prompts and a few very long ones. Take a mix of lengths, weigh the rows of `results` with it, and rank the implementations by total time. Can you find a mix in which two of them trade places? What should a table with a single column say then?
 
 # %%
 # Your experiment goes here.
