@@ -89,6 +89,16 @@ def test_a_kernel_is_ahead_where_chapters_11_to_16_say(record, name, against, wo
     assert standing(gains(record, name, against)).startswith(words)
 
 
+def test_a_lead_takes_three_runs_and_ranges_apart_and_the_fastest_rival_counts():
+    def row(name, ms, runs=3, spread=0.0):
+        return {"implementation": name, "N": 1, "ms": ms, "ms_low": ms - spread, "ms_high": ms + spread, "runs": runs}
+
+    rows = [row("mine", 2.0), row("slow", 6.0), row("fast", 1.0), row("twice", 1.0, runs=2), row("wide", 2.5, spread=1)]
+    found = lambda *rivals: [one[1:] for one in gains({"rows": rows}, "mine", rivals)]
+    assert found("slow", "fast") == [(0.5, False)] and found("slow") == [(3.0, False)]
+    assert found("twice") == [(0.5, True)] and found("wide") == [(1.25, True)] and found("nobody") == []
+
+
 def test_the_persistent_rung_is_behind_or_tied_at_most_sizes():
     found = gains(RECORDS["forward"], "fa2_persistent_forward")
     assert sum(tied or ratio < 1 for _, ratio, tied in found) > 0.7 * len(found)
@@ -240,22 +250,15 @@ def test_odd_sizes_and_types_as_chapter_16_says():
         ragged = hopper(what, "ragged")
         assert ragged[4095, causal] > 0.95 * ragged[4096, causal]
         assert hopper(what, "shared heads")[4096, causal] > 0.95 * hopper(what, "TMA")[4096, causal]
-    before = hopper("backward", "shared heads, whole groups")
-    assert 0.77 < before[4096, True] / hopper("backward", "TMA")[4096, True] < 0.81
 
 
 def test_two_gpus_of_a_ring():
-    """Chapter 14 and README: nearly twice one GPU where the sequence is long, with zig-zag also where it is causal."""
+    """Chapter 14: every ring was right, and the longer the sequence, the less messages weigh."""
     rows = load_results("ring_h200")["rows"]
-    two = {(row["N"], row["mode"], row["passes"]): row for row in rows if row["ranks"] == 2}
     assert all(row["ms"] and row["error"] <= row["bound"] for row in rows)
-    longest = {key[1:]: row["speedup"] for key, row in two.items() if key[0] == 262144}
-    assert all(1.9 < speedup < 2.12 for (mode, _), speedup in longest.items() if mode != "causal, in order")
-    assert longest["causal, in order", "forward"] < 1.4
-    assert 1.6 < two[32768, "causal, zig-zag", "forward+backward"]["speedup"] < 1.7
-    for N in (32768, 262144):
-        assert two[N, "causal, zig-zag", "forward"]["peak_bytes"] < 1.12 * next(
-            row["peak_bytes"] for row in rows if (row["N"], row["ranks"], row["passes"]) == (N, 1, "forward"))
+    two = pick(rows, ranks=2, mode="causal, zig-zag", passes="forward")
+    weights = [row["send_ms"] / row["compute_ms"] for row in two]
+    assert len(two) == 4 and weights == sorted(weights, reverse=True)
 
 
 def test_windows_and_packed_sequences():

@@ -829,10 +829,12 @@ from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all
 
 compiled_rows, later = [], ()
 for name, gpu in zip(kernel_jobs, compile_all(list(kernel_jobs.values())) if kernel_jobs else (), strict=True):
+    name_then = name
     if handed := {int(count, 16) for count in re.findall(r"USETMAXREG\S+ (?:UP\d, )?0x(\w+)", gpu.sass)}:
         later = min(handed), (3 * gpu.registers - min(handed)) // 2         # what three warpgroups began with, less the first's
         assert set(later) <= handed
-    compiled_rows.append({"name": name + f"\nthen {later[0]} or {later[1]}" * bool(handed), "registers": gpu.registers, "spills": gpu.spills, "shared": gpu.shared_bytes, "limit": SHARED_LIMIT[90]})
+        name_then += f"\nthen {later[0]} or {later[1]}"
+    compiled_rows.append({"name": name_then, "registers": gpu.registers, "spills": gpu.spills, "shared": gpu.shared_bytes, "limit": SHARED_LIMIT[90]})
 figures.compiled_kernels(compiled_rows) if compiled_rows else print("Triton is not installed here, so nothing can be compiled.")
 
 # %% [markdown]
