@@ -50,7 +50,7 @@ CHAPTERS = [
             "one token at a time: keys split among programs, a cache in pages, windows, 8-bit numbers",
             needs_triton=True, gpu_adds="compiled kernels, and a CUDA graph"),
     Chapter("14", "many_gpus",
-            "ring attention: a sequence split among processes, zig-zag if causal, messages hidden behind work",
+            "ring attention: a sequence split among processes, zig-zag if causal; what is sent, and what that costs",
             gpu_adds="rings of GPUs, timed"),
     Chapter("15", "capstone",
             "a small GPT on your own kernels: losses, memory, FLOPs, a KV cache; "
@@ -59,3 +59,9 @@ CHAPTERS = [
     Chapter("16", "benchmarks", "run time, TFLOP/s, memory and HBM bytes against PyTorch's own kernels",
             gpu_adds="live plots instead of recorded ones"),
 ]
+
+
+def after(number):
+    """A link to the chapter after that number, with what it builds."""
+    found = CHAPTERS[next(n for n, one in enumerate(CHAPTERS, 1) if one.number == number)]
+    return f"[chapter {found.number}]({found.number}_{found.name}.ipynb), {found.builds}"

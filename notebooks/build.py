@@ -1,6 +1,9 @@
 """Build and check the notebooks. The source of truth is notebooks/src/NN_name.py (jupytext py:percent);
 an appendix has a letter behind its number, 09b.
 
+Prose takes its figures from the records: {{expression}} in a markdown cell becomes the value that the expression has
+after the cells above it, {{ratio:.2f}} with a format.
+
     python notebooks/build.py              convert every source, run it from the top, write notebooks/NN_name.ipynb
     python notebooks/build.py 03 06        only these
     python notebooks/build.py --check      write nothing: run every source from the top and hold the built notebooks
@@ -37,6 +40,7 @@ MAX_CELL_SECONDS = 900
 MACHINE_PATH = re.compile(
     r"(?<![\w.:/])/(?:root|home|Users|tmp|private|content)/\S+|(?:site|dist)-packages/\S*|[A-Z]:\\Users\\\S+"
 )
+VALUE = re.compile(r"{{(.+?)}}", re.DOTALL)               # {{expression}} in prose
 
 
 class NotebookError(Exception):
@@ -121,8 +125,42 @@ def be_a_kernel(arguments, folder, environment):
     launch_new_instance(argv=[*arguments, f"--IPKernelApp.parent_handle={os.getppid()}"])    # it ends with its parent
 
 
+def asking(cell):
+    """Code that prints the values of each {{expression}} in a cell; "" if it has none."""
+    found = VALUE.findall(cell.source) if cell.cell_type == "markdown" else []
+    strings = ", ".join(f"f'''{{{one}}}'''" for one in found)
+    return f"import json; print(json.dumps([{strings}]))" if found else ""
+
+
+def ask_for_values(notebook):
+    """Put a cell before each cell of prose with an {{expression}}, which prints the values."""
+    cells = []
+    for cell in notebook.cells:
+        if code := asking(cell):
+            cells.append(nbformat.v4.new_code_cell(code, metadata={"values": True}))
+        cells.append(cell)
+    notebook.cells = cells
+
+
+def fill_in_values(notebook):
+    """The values in place of each {{expression}}, and without the cells that printed them."""
+    values, count = iter(()), 0
+    for cell in notebook.cells:
+        if cell.metadata.get("values"):
+            values = iter(json.loads(cell.outputs[0].text))
+        elif cell.cell_type == "markdown":
+            cell.source = VALUE.sub(lambda _, values=values: next(values), cell.source)
+    notebook.cells = [cell for cell in notebook.cells if not cell.metadata.get("values")]
+    for cell in notebook.cells:
+        if cell.get("execution_count"):
+            count += 1
+            for counted in (cell, *(one for one in cell.outputs if "execution_count" in one)):
+                counted.execution_count = count
+
+
 def run(notebook, folder):
-    """Run every cell from the top, in `folder`, with this very Python. The outputs stay in `notebook`."""
+    """Run every cell from the top, in `folder`, with this very Python. The outputs and values stay in `notebook`."""
+    ask_for_values(notebook)
     kernel = AsyncKernelManager(kernel_name="python3")
     kernel.kernel_spec.argv[0] = sys.executable              # whatever kernel a "python3" in the home directory may be
     client = NotebookClient(notebook, km=kernel, timeout=MAX_CELL_SECONDS, record_timing=False,
@@ -137,6 +175,7 @@ def run(notebook, folder):
         raise NotebookError(f"a cell raised {error.ename}: {error.evalue}\n{indent(plain(str(error)))}") from None
     except (CellTimeoutError, DeadKernelError) as error:
         raise NotebookError(plain(str(error))) from None
+    fill_in_values(notebook)
     notebook.metadata["language_info"] = {"name": "python"}  # the kernel's answer carries its exact version
     for output in (one for cell in notebook.cells for one in cell.get("outputs", ())):
         if "image/png" in output.get("data", ()):
@@ -195,7 +234,7 @@ def check_agreement(source_notebook, name, text):
     expected = [(cell.cell_type, cell.source) for cell in source_notebook.cells]
     found = [(cell.cell_type, cell.source) for cell in built.cells]
     for n, (mine, theirs) in enumerate(zip(expected, found, strict=False)):
-        if mine != theirs:
+        if mine[0] != theirs[0] or not agree(mine[1], theirs[1]):
             raise NotebookError(f"cell {n} differs from the source; edit the source, then make notebooks\n"
                           f"  source:\n{indent(mine[1])}\n  built:\n{indent(theirs[1])}")
     if len(expected) != len(found):
@@ -203,6 +242,11 @@ def check_agreement(source_notebook, name, text):
     if built.metadata.get("kernelspec", {}).get("name") != "python3":
         raise NotebookError(f"{name} names no kernelspec python3; make notebooks")
     return built
+
+
+def agree(source, text):
+    """Is a cell's text that of its source, with any values in place of each {{expression}}?"""
+    return re.fullmatch(".+?".join(map(re.escape, VALUE.split(source)[::2])), text, re.DOTALL) is not None
 
 
 def hide_answers(notebook):
@@ -229,8 +273,10 @@ def build(source, folder):
 def check(source, folder):
     notebook = convert(source)
     check_style(notebook)
-    check_outputs(built(notebook, folder / f"{source.stem}.ipynb"))
+    path = folder / f"{source.stem}.ipynb"
+    check_outputs(built(notebook, path))
     run(notebook, folder)
+    built(notebook, path)                                    # with the values of now: prose and record agree
 
 
 def rerun(source, folder):

@@ -292,7 +292,7 @@ def test_a_decode_size_is_checked_then_timed(monkeypatch):
     assert {"decode", "decode, paged", "sdpa_flash", *decode.FORWARD} == set(rows) - {"sdpa_efficient", "sdpa_cudnn"}
     row = rows["decode, paged"]
     assert row["page_size"] == 16 and row["bytes"] == 2 * 2 * 48 * 16 * 2 == problem.bytes and row["ms"] == 2.0
-    assert row["vs_sdpa"] == 1.0 and "copy_tb_s" in row and "of_copy" in row
+    assert "copy_tb_s" in row and "of_copy" in row
     assert "Hopper" in rows["fa2_hopper_forward"]["skipped"] or torch.cuda.is_available()
     monkeypatch.setattr(decode, "run_sdpa", lambda backend, Q, K, V, causal: (Q + 1, None))
     rows = decode.measure(problem, 16, **options)
@@ -311,7 +311,7 @@ def test_fp8_rows_of_what_is_right_and_what_is_wrong():
     rows = bench_fp8.measure(problem, calls, (Q, K, V), rounds=2, timer=lambda call: [1.0])
     rows = {row["implementation"]: row for row in rows}
     assert {name for name, row in rows.items() if "refused" in (row["skipped"] or "")} == {"nothing", "not causal"}
-    assert rows[bench_fp8.WHOLE]["vs_sdpa_cudnn"] == 1 and 0.03 < rows[bench_fp8.WHOLE]["error"] < 0.06
+    assert 0.03 < rows[bench_fp8.WHOLE]["error"] < 0.06
     assert "error" not in rows[bench_fp8.QUANTISING] and "tflops" not in rows[bench_fp8.QUANTISING]
 
 

@@ -67,6 +67,26 @@ def test_build_check_and_rebuild_of_a_good_notebook(folder):
     assert (folder / "00_tiny.ipynb").read_text() == first          # a rebuild changes nothing
 
 
+def test_prose_holds_the_values_that_the_cells_above_give(folder, capsys):
+    """Fails if a number in prose outlives the record that it came from."""
+    record = folder / "record.json"
+    record.write_text("1.46")
+    load = f"import json, pathlib\nratio = json.loads(pathlib.Path({str(record)!r}).read_text())"
+    text = (HEADER + CELLS + f"\n# %%\n{load}\n\n# %% [markdown]\n# {{{{'ahead' if ratio > 1 else 'behind'}}}}, "
+            "{{ratio:.1f}} times, $e^{x}$\n\n# %%\nratio + 1\n")
+    write(folder, text)
+    assert build.main([], folder) == 0
+    *_, above, prose, below = built(folder).cells
+    assert prose.source == "ahead, 1.5 times, $e^{x}$"
+    assert [cell.execution_count for cell in (above, below)] == [3, 4] == [3, below.outputs[-1].execution_count]
+    assert build.main(["--check"], folder) == 0
+    record.write_text("0.96")
+    assert build.main(["--check"], folder) == 1
+    assert "behind, 1.0 times" in capsys.readouterr().out
+    write(folder, text.replace("ratio:.1f", "rato:.1f"))
+    assert build.main([], folder) == 1 and "NameError" in capsys.readouterr().out
+
+
 def test_a_collapsed_output_does_not_show_its_first_line(folder):
     """In place of a collapsed output JupyterLab prints the first line of the first one."""
     write(folder, HEADER + CELLS + "\n# %% tags=[\"shown\"]\nprint(answer)\n")

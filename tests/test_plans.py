@@ -130,7 +130,7 @@ def test_gradients_are_replayed(counted):
 
 
 def test_gradients_of_saved_tensors_that_come_back_with_other_strides(counted):
-    """As torch.autograd.graph.save_on_cpu returns them; fails if the strides of the forward pass are taken for theirs."""
+    """As save_on_cpu returns them; fails if the strides of the forward pass are taken for theirs."""
     dO = torch.randn(1, 2, 33, 16)
     for _ in range(2):
         Q, K, V = (torch.randn(1, 33, H, 16).transpose(1, 2).requires_grad_() for H in (2, 1, 1))

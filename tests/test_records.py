@@ -10,6 +10,7 @@ import pytest
 
 from flashlab import ladder
 from flashlab_course.bench import load_results, pick
+from flashlab_course.bench.decode import FORWARD
 from flashlab_course.bench.results import measured
 from flashlab_course.figures.chapter_12 import gains, rung_before, search_rows, standing
 
@@ -88,6 +89,16 @@ def test_a_kernel_is_ahead_where_chapters_11_to_16_say(record, name, against, wo
     assert standing(gains(record, name, against)).startswith(words)
 
 
+def test_a_lead_takes_three_runs_and_ranges_apart_and_the_fastest_rival_counts():
+    def row(name, ms, runs=3, spread=0.0):
+        return {"implementation": name, "N": 1, "ms": ms, "ms_low": ms - spread, "ms_high": ms + spread, "runs": runs}
+
+    rows = [row("mine", 2.0), row("slow", 6.0), row("fast", 1.0), row("twice", 1.0, runs=2), row("wide", 2.5, spread=1)]
+    found = lambda *rivals: [one[1:] for one in gains({"rows": rows}, "mine", rivals)]
+    assert found("slow", "fast") == [(0.5, False)] and found("slow") == [(3.0, False)]
+    assert found("twice") == [(0.5, True)] and found("wide") == [(1.25, True)] and found("nobody") == []
+
+
 def test_the_persistent_rung_is_behind_or_tied_at_most_sizes():
     found = gains(RECORDS["forward"], "fa2_persistent_forward")
     assert sum(tied or ratio < 1 for _, ratio, tied in found) > 0.7 * len(found)
@@ -137,12 +148,12 @@ def test_no_unit_alone_takes_the_time_of_the_tma_rung():
 
 def test_fp8_pays_at_long_sequences_and_never_twice():
     """Chapter 13: the kernel is ahead everywhere; quantising, as long for each token, eats that where N is short."""
-    rows = load_results("fp8_h200")["rows"]
-    speed, of_a_token = {}, []
-    for row in rows:
-        speed.setdefault(row["implementation"], {})[row["causal"], row["N"]] = row["vs_fa2_hopper_forward"]
-        if row["implementation"] == "fp8 quantising":
-            of_a_token.append(row["ms"] / (row["B"] * row["N"]))
+    record = load_results("fp8_h200")
+    rows = record["rows"]
+    of_a_token = [row["ms"] / (row["B"] * row["N"]) for row in pick(rows, implementation="fp8 quantising")]
+    speed = {name: {(row["causal"], row["N"]): 0.99 if tied else ratio
+                    for row, ratio, tied in gains(record, name, "fa2_hopper_forward")}
+             for name in ("fp8 kernel", "flash_attention_fp8")}
     assert all(1 < ratio < 2 for ratio in speed["fp8 kernel"].values())
     assert max(of_a_token) < 1.1 * min(of_a_token)
     assert {N for _, N in speed["fp8 kernel"]} == {4096, 16384}, "the shorter one, the longer one"
@@ -181,11 +192,12 @@ def test_tmas_backward_is_ahead_at_narrow_heads_and_it_pays_to_begin_apart():
 
 def test_decode_steps_read_at_a_copys_rate_where_they_fill_the_card():
     """Chapter 13, and its words on one text, on 32, and on pages."""
-    rows = [row for row in load_results("decode_h200")["rows"] if row["ms"]]
+    record = load_results("decode_h200")
+    rows = [row for row in record["rows"] if row["ms"]]
     steps = {(row["H_kv"], row["B"], row["N"]): row for row in rows if row["implementation"] == "decode"}
     assert all(step["of_copy"] > 0.85 for step in steps.values() if step["bytes"] >= 2**29)
-    assert steps[4, 1, 65536]["vs_forward"] > 5 and steps[4, 1, 65536]["ms"] == pytest.approx(0.052, abs=0.001)
-    assert all(steps[16, 32, N]["vs_forward"] < 1 for N in (1024, 4096, 16384, 65536))
+    over = {(row["H_kv"], row["B"], row["N"]): ratio for row, ratio, _ in gains(record, "decode", FORWARD)}
+    assert over[4, 1, 65536] > 5 and all(over[16, 32, N] < 1 for N in (1024, 4096, 16384, 65536))
     full = [size for size, step in steps.items() if step["bytes"] >= 2**29]
     paged = [{(row["H_kv"], row["B"], row["N"]): row["ms"] for row in some if row["implementation"] == "decode, paged"}
              for some in (rows, load_results("decode_h200", "four stages")["rows"])]
@@ -219,14 +231,12 @@ def test_training_ends_where_chapter_15_says():
 
 def test_odd_sizes_and_types_as_chapter_16_says():
     def ratios(label, **wanted):
-        rows = pick(measured(load_results("forward_h200", label)), **wanted)
-        return {row["N"]: row["vs_sdpa_cudnn"] for row in rows}
+        found = gains(load_results("forward_h200", label), wanted.pop("implementation"), "sdpa_cudnn")
+        return {row["N"]: ratio for row, ratio, tied in found if pick([row], **wanted) and not tied}
 
-    assert ratios("float16", implementation="fa2_hopper_forward", d=128, causal=False)[16384] > 1.03
     assert ratios("d = 256", implementation="fa2_tma_forward", causal=False)[16384] < 0.7
-    flex = load_results("forward_h200", "FlexAttention")["rows"]
-    ratios = [row["vs_sdpa_cudnn"] for row in pick(flex, implementation="flex_attention")]
-    assert len(ratios) == 12 and (round(min(ratios), 2), round(max(ratios), 2)) == (0.62, 0.88)
+    flex = gains(load_results("forward_h200", "FlexAttention"), "flex_attention", "sdpa_cudnn")
+    assert standing(flex).endswith("behind at 12"), "FlexAttention"
     us = {row["call"]: row["us"] for row in load_results("launch_h200")["rows"]}
     before = {row["call"]: row["us"] for row in load_results("launch_h200", "checked each time")["rows"]}
     assert us["flash_attention"] < 2.5 * us["sdpa"] and us["flash_attention, compiled"] < 2.5 * us["sdpa, compiled"]
@@ -240,22 +250,15 @@ def test_odd_sizes_and_types_as_chapter_16_says():
         ragged = hopper(what, "ragged")
         assert ragged[4095, causal] > 0.95 * ragged[4096, causal]
         assert hopper(what, "shared heads")[4096, causal] > 0.95 * hopper(what, "TMA")[4096, causal]
-    before = hopper("backward", "shared heads, whole groups")
-    assert 0.77 < before[4096, True] / hopper("backward", "TMA")[4096, True] < 0.81
 
 
 def test_two_gpus_of_a_ring():
-    """Chapter 14 and README: nearly twice one GPU where the sequence is long, with zig-zag also where it is causal."""
+    """Chapter 14: every ring was right, and the longer the sequence, the less messages weigh."""
     rows = load_results("ring_h200")["rows"]
-    two = {(row["N"], row["mode"], row["passes"]): row for row in rows if row["ranks"] == 2}
     assert all(row["ms"] and row["error"] <= row["bound"] for row in rows)
-    longest = {key[1:]: row["speedup"] for key, row in two.items() if key[0] == 262144}
-    assert all(1.9 < speedup < 2.12 for (mode, _), speedup in longest.items() if mode != "causal, in order")
-    assert longest["causal, in order", "forward"] < 1.4
-    assert 1.6 < two[32768, "causal, zig-zag", "forward+backward"]["speedup"] < 1.7
-    for N in (32768, 262144):
-        assert two[N, "causal, zig-zag", "forward"]["peak_bytes"] < 1.12 * next(
-            row["peak_bytes"] for row in rows if (row["N"], row["ranks"], row["passes"]) == (N, 1, "forward"))
+    two = pick(rows, ranks=2, mode="causal, zig-zag", passes="forward")
+    weights = [row["send_ms"] / row["compute_ms"] for row in two]
+    assert len(two) == 4 and weights == sorted(weights, reverse=True)
 
 
 def test_windows_and_packed_sequences():

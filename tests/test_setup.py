@@ -1,6 +1,5 @@
 """The two commands and the package as a newcomer meets them: versions, Makefile, imports, command line."""
 
-import json
 import os
 import re
 import shutil
@@ -17,7 +16,6 @@ from packaging.requirements import Requirement
 from flashlab import __main__ as cli
 from flashlab_course import doctor
 from flashlab_course.chapters import CHAPTERS
-from flashlab_course.figures.chapter_12 import gains
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -290,24 +288,3 @@ def test_readme_lists_every_chapter():
     for chapter in CHAPTERS:
         assert f"({chapter.path})" in readme and chapter.builds in readme, chapter
     assert len(re.findall(r"\(notebooks/\d\d[a-z]?_\w+\.ipynb\)", readme)) == len(CHAPTERS)
-
-
-def test_readme_says_what_was_recorded():
-    """The last kernels against SDPA flash and cuDNN at all sizes, and where they lead or trail beyond the scatter."""
-    flash, cudnn, stands = {}, {}, {}
-    for what in ("forward", "backward"):
-        results = json.loads((ROOT / f"results/{what}_h200.json").read_text())["runs"][0]
-        flash[what], cudnn[what] = (gains(results, f"fa2_hopper_{what}", other)
-                                    for other in ("sdpa_flash", "sdpa_cudnn"))
-        ahead, behind = (sum(not tied and (ratio > 1) == up for _, ratio, tied in cudnn[what]) for up in (True, False))
-        stands[what] = f"ahead at {ahead} of {len(cudnn[what])} {what} sizes and behind at {behind}"
-    ratios = {(what, who): [ratio for _, ratio, _ in found[what]] for what in stands
-              for who, found in (("flash", flash), ("cudnn", cudnn))}
-    span = {key: f"{min(found):.2f} to {max(found):.2f}" for key, found in ratios.items()}
-    says = ("Recorded on an H200, chapter 12's last kernel runs the forward pass at "
-            f"{span['forward', 'flash']} times the speed of "
-            f"SDPA's FlashAttention-2 and {span['forward', 'cudnn']} times that of cuDNN, the backward pass at "
-            f"{span['backward', 'flash']} and {span['backward', 'cudnn']} times. Against cuDNN it is, beyond the "
-            f"scatter of repeated runs, {stands['forward']}, and {stands['backward']}. The files are "
-            "`results/forward_h200.json` and `results/backward_h200.json`")
-    assert says in (ROOT / "README.md").read_text(), says

@@ -49,7 +49,6 @@ def measure(problem, forwards, *, device="cuda", timer=timing.time_ms, **timed):
         {name: partial(gradient, attention) for name, attention in forwards.items()},
         lambda prepare: check_gradients(lambda: prepare()(), Q, K, V, dO, causal=problem.causal),
         timer=lambda prepare: timer(prepare()),
-        against=forward.BASELINES,
         flops=5 / 2 * problem.flops,
         **timed,
     )

@@ -24,7 +24,7 @@ HEADS = ((32, 4), (16, 16))                            # H_q, H_kv
 BATCHES, LENGTHS = (1, 4, 16, 32), (1024, 4096, 16384, 65536, 131072)
 MOST_BYTES = 60e9
 FORWARD = ("fa2_pipelined_forward", "fa2_hopper_forward")      # what flash_attention runs without splitting the keys
-SDPA = [name for name in BACKENDS if name != "sdpa_math"]
+SDPA = tuple(name for name in BACKENDS if name != "sdpa_math")
 
 
 class Problem(NamedTuple):
@@ -81,7 +81,6 @@ def measure(problem, page_size, *, device="cuda", backend="auto", timer=timing.q
     """The rows of one size; all implementations and a copy take turns.
 
     of_copy: its share of the copy's TB/s, bytes read and written together
-    vs_sdpa, vs_forward: the time of the fastest of those over its own
     """
     normal = drawn(problem.N, device)
     B, H_q, H_kv, N, d = problem
@@ -93,11 +92,8 @@ def measure(problem, page_size, *, device="cuda", backend="auto", timer=timing.q
     rows = timing.measure(calls, right, rounds, timer=timer, moved=problem.bytes, **options)
     copied = rows.pop("copy")["ms"]
     copy_tb_s = copied and round(2 * timing.COPY_BYTES / copied / 1e9, 4)
-    best = {what: min((rows[name]["ms"] for name in names if rows[name]["ms"]), default=None)
-            for what, names in (("vs_sdpa", SDPA), ("vs_forward", FORWARD))}
     for row in rows.values():
         if row["ms"]:
-            row |= {what: round(ms / row["ms"], 3) for what, ms in best.items() if ms}
             row |= {"copy_tb_s": copy_tb_s, "of_copy": copy_tb_s and round(row["tb_s"] / copy_tb_s, 4)}
     return [problem._asdict() | {"implementation": name, "page_size": page_size} | row for name, row in rows.items()]
 

@@ -8,7 +8,6 @@ from flashlab_course.bench.options import add_sizes, integer
 from flashlab_course.bench.results import collect, load_results, start, where, why_no_gpu
 
 SECONDS = 900.0
-BASELINES = ("sdpa_flash", "sdpa_cudnn", "fa4")
 
 
 def measure(problem, forwards, *, device="cuda", **timed):
@@ -16,7 +15,7 @@ def measure(problem, forwards, *, device="cuda", **timed):
     tensors = problems.inputs(problem, device)
     calls = {name: partial(forward, *tensors, problem.causal) for name, forward in forwards.items()}
     right = lambda call: check(call, *tensors, causal=problem.causal)
-    rows = timing.measure(calls, right, against=BASELINES, flops=problem.flops, **timed)
+    rows = timing.measure(calls, right, flops=problem.flops, **timed)
     return labelled(rows, problem, "forward")
 
 

@@ -67,7 +67,7 @@ def measure(problem, calls, tensors, **timed):
     """A row for each of calls {name: call}. The quantising is checked with the kernel that takes its numbers."""
     quantising = calls.get(QUANTISING)
     right = lambda call: {"skipped": None} if call is quantising else check(call, *tensors, problem.causal)
-    rows = timing.measure(calls, right, against=(BASELINE, HOPPER), flops=problem.flops, **timed)
+    rows = timing.measure(calls, right, flops=problem.flops, **timed)
     rows.get(QUANTISING, {}).pop("tflops", None)
     return [problem._asdict() | {"implementation": name} | row for name, row in rows.items()]
 

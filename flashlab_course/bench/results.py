@@ -10,6 +10,8 @@ import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -62,6 +64,8 @@ def provenance(command=None):
         "torch": torch.__version__,
         "triton": triton.__version__ if triton else None,
         "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version() if gpu else None,
+        "flash-attn-4": version("flash-attn-4") if find_spec("flash_attn") else None,
         "driver": driver_version() or None,
         "python": sys.version.split()[0],
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -48,12 +48,11 @@ def time_ms(function, warmup=25, rep=60):
 quick_ms = partial(time_ms, warmup=10, rep=30)
 
 
-def measure(calls, check, rounds=5, *, timer=time_ms, expired=never, against=(), **work):
+def measure(calls, check, rounds=5, *, timer=time_ms, expired=never, **work):
     """A row for each of `calls`, {name: function}: all are checked, then those that are right take turns at the clock.
 
-    check:   check(call) -> the first fields of its row, with "skipped": why it is not timed, None if it is right
-    against: names whose time over a row's own, round by round, becomes its "vs_<name>": above 1 where the row is faster
-    work:    moved, flops: of one call, see `statistics`
+    check: check(call) -> the first fields of its row, with "skipped": why it is not timed, None if it is right
+    work:  moved, flops: of one call, see `statistics`
     """
     rows = {name: checked(check, call, expired) for name, call in calls.items()}
     names = [name for name, row in rows.items() if row["skipped"] is None]
@@ -66,7 +65,9 @@ def measure(calls, check, rounds=5, *, timer=time_ms, expired=never, against=(),
                 turns[name] += [ms] if ms else []
     for name in names:
         if rows[name]["skipped"] is None:
-            rows[name] |= timed_row(turns, name, against, **work) if turns[name] else {"skipped": OUT_OF_TIME}
+            all_runs = sum(turns[name], [])
+            timed = all_runs and statistics(all_runs, **work) | {"runs": len(all_runs)}
+            rows[name] |= timed or {"skipped": OUT_OF_TIME}
     return rows
 
 
@@ -74,17 +75,6 @@ def checked(check, call, expired):
     """The row of a call that has been checked and not timed."""
     fields, reason = (None, OUT_OF_TIME) if expired() else attempt(check, call)
     return {"ms": None, "skipped": reason} if reason else {"ms": None, **fields, "skipped": fields["skipped"]}
-
-
-def timed_row(turns, name, against, **work):
-    """The timed fields of one row. turns: {name: [ms of each run, for each round]}, of all calls"""
-    row = statistics(sum(turns[name], []), **work) | {"runs": sum(map(len, turns[name]))}
-    for other in against:
-        # in the same round both ran at about the same clocks
-        rounds = zip(turns.get(other, ()), turns[name], strict=False)
-        ratios = [median(theirs) / median(ours) for theirs, ours in rounds]
-        row[f"vs_{other}"] = round(median(ratios), 4) if ratios else None
-    return row
 
 
 def attempt(function, *args):

@@ -3,6 +3,8 @@
 results: a dict as flashlab_course.bench writes it.
 """
 
+from operator import itemgetter
+
 import numpy as np
 
 from flashlab.ladder import BACKWARD_KERNELS, KERNELS
@@ -12,6 +14,7 @@ from flashlab_course.figures.style import bare, figure, finish
 from flashlab_course.figures.words import label, mask_text, recorded
 from flashlab_course.gpu.schedule import finish as end_of
 
+SIZE = ("d", "causal", "N", "B", "H", "H_q", "H_kv", "dtype")     # where two rows agree in these, they compare
 PEERS = ("sdpa_flash", "sdpa_cudnn")       # the algorithm in CUDA, and the fastest that PyTorch brings along
 
 
@@ -23,20 +26,26 @@ def rung_before(name):
     return before[-1] if before else None
 
 
-def overlap(a, b):
-    """Do the ranges of two rows, 20th to 80th percentile, overlap?"""
-    return a["ms_low"] <= b["ms_high"] and b["ms_low"] <= a["ms_high"]
+def tie(a, b):
+    """Is neither of two rows ahead? Their ranges, 20th to 80th percentile, overlap, or one has fewer than 3 runs."""
+    few = min(row.get("runs", 3) for row in (a, b)) < 3
+    return few or a["ms_low"] <= b["ms_high"] and b["ms_low"] <= a["ms_high"]
 
 
 def gains(results, name, against=None):
     """(row, its speed over another's, whether the two are tied) for each size that both were measured at.
 
-    against: the other's name; the rung before it if None
+    against: the other's name, or a tuple of names, of which the fastest counts; the rung before it if None
     """
-    size = lambda row: tuple(row[key] for key in ("d", "causal", "N", "B", "H", "dtype"))
-    ours, theirs = ({size(row): row for row in results["rows"] if row["implementation"] == who and not row["skipped"]}
-                    for who in (name, against or rung_before(name)))
-    return [(row, theirs[at]["ms"] / row["ms"], overlap(row, theirs[at])) for at, row in ours.items() if at in theirs]
+    rivals = against if isinstance(against, tuple) else (against or rung_before(name),)
+    ours, theirs = {}, {}
+    for row in results["rows"]:
+        size = tuple(row.get(key) for key in SIZE)
+        if row["ms"] and row["implementation"] == name:
+            ours[size] = row
+        elif row["ms"] and row["implementation"] in rivals:
+            theirs[size] = min(theirs.get(size, row), row, key=itemgetter("ms"))
+    return [(row, theirs[at]["ms"] / row["ms"], tie(row, theirs[at])) for at, row in ours.items() if at in theirs]
 
 
 def standing(found):
@@ -62,7 +71,8 @@ def gain_of_rung(results, name, against=None, live=False):
     return curves(lines, f"“{label(name)}”: {min(ratios):.2f} to {max(ratios):.2f} × the speed of “{label(against)}”, "
                   f"{standing(found)}",
                   f"{recorded(results, live)} {results['what'].capitalize()}. Tied: the ranges from the 20th to the "
-                  "80th percentile overlap.", "N", f"times the speed of {label(against)}", log="x", ceilings={"": 1})
+                  "80th percentile overlap, or fewer than 3 runs.",
+                  "N", f"times the speed of {label(against)}", log="x", ceilings={"": 1})
 
 
 @figure

@@ -11,9 +11,9 @@
 #
 # **You will be able to** say why a model that writes one token at a time leaves most of a GPU idle, and what its speed depends on; to split the keys among programs and merge their results; to keep a cache of keys that grows, in one piece or in pages; to count what a window saves; and to say what 8-bit numbers cost.
 #
-# **You need** chapters 06 and 07; for the Triton part chapter 10, too. · **170 minutes**, 100 of them for five exercises · **runs on** CPU; its Triton part on Linux
+# **You need** chapters 06 and 07; for the Triton part chapter 10, too. · **170 minutes** in five sittings of at most 45, 100 of these minutes for five exercises; a line marks the end of each · **runs on** CPU; its Triton part on Linux
 #
-# A language model reads its prompt at once, and then writes: one token, then the next, each with all tokens before it. In such a *decode step* there is one new query for each head, $N_q = 1$, and $N_k$ is the whole text so far.
+# A language model reads its prompt at once. Then it writes one token after the other, each with all tokens before it. Such a *decode step* has one new query for each head, $N_q = 1$, and $N_k$ is the whole text so far.
 
 # %%
 import math
@@ -23,7 +23,9 @@ import torch
 
 from flashlab import cost
 from flashlab_course import bench, figures
+from flashlab_course.chapters import after
 from flashlab_course.check import check
+from flashlab_course.figures.chapter_12 import gains, standing
 from flashlab_course.lesson import changes, compare, replay, reveal
 from flashlab.memory import Memory, format_bytes, tiles
 from flashlab.oracle import attention, judge, max_error
@@ -38,7 +40,7 @@ inf = float("inf")
 # %% [markdown]
 # ## One query
 #
-# The model of this chapter has 32 query heads and 8 key heads of $d = 128$, in 16 bits; it writes one text, so the batch is 1. FA2 has a program for each query block of each head. **Predict** how many programs that is in a decode step, and in how many per cent of a GPU's 132 SMs something happens.
+# The model of this chapter has 32 query heads and 8 key heads of $d = 128$, in 16 bits; it writes one text, so the batch is 1. FA2 has a program for each query block of each head. **Predict** how many programs that is in a decode step, and how many per cent of a GPU's 132 SMs have work.
 
 # %%
 my_idle_GPU = {"programs": None, "% of the SMs": None}
@@ -49,7 +51,7 @@ said = compare("FA2 in a decode step", my_idle_GPU, {"programs": H_q, "% of the 
 figures.programs_on_sms({f"a decode step's {H_q} programs": H_q, "the 2048 of a prompt of 8192": 2048}, SMs)
 
 # %% [markdown]
-# And what do those programs wait for? Each key and value that is read serves one product with each query that shares it. **Predict** the arithmetic intensity of a decode step over a long text, in FLOPs for each byte read: with a key head for each query head, and with 4 query heads to a key head (*grouped-query attention*, GQA) whose rows share one reading of it.
+# What do those programs wait for? Each key and value that is read serves one product with each query that shares it. **Predict** the arithmetic intensity of a decode step over a long text, in FLOPs for each byte read: with a key head for each query head, and with 4 query heads to a key head (*grouped-query attention*, GQA), whose rows share one reading of it.
 
 # %%
 my_intensity = {"a key head each": None, "4 to a key head": None}
@@ -88,14 +90,14 @@ said = compare("reading one layer's cache", my_floor, {"MB": cache_bytes / 1e6, 
 print(f"{cache_bytes / 1e6:.0f} MB at {copy_tb_s} TB/s (recorded): {cache_bytes / copy_tb_s / 1e6:.0f} µs")
 
 # %% [markdown]
-# To come near that floor all SMs have to pull on memory together: one SM alone has only so many bytes on their way at a time (chapter 02). 32 of 132 will not do. A longer text changes nothing about their number; a larger batch does, and each of its texts brings a cache of its own to read.
+# To come near that floor all SMs have to pull on memory together: one SM alone has only so many bytes on their way at a time (chapter 02). 32 of 132 are too few. A longer text does not add programs. A larger batch does, but each of its texts brings a cache of its own to read.
 #
-# **Takeaway.** Decoding is a matter of bytes and of SMs that ask for them. The arithmetic is free.
+# **Takeaway.** Decoding is limited by bytes, and by how many SMs ask for them. The arithmetic is free.
 
 # %% [markdown]
 # ## Split, and merge
 #
-# There are no more queries to hand out, but there are plenty of keys. Let several programs share one query: each attends to its *chunk* of the keys, as if there were no others, and a second kernel puts the results together. Chapter 06 asked for it as an open question; the field calls it **Flash-Decoding**.
+# There are no more queries to hand out, but plenty of keys. Let several programs share one query: each attends to its *chunk* of the keys, as if there were no others, and a second kernel merges the results. This was chapter 06's open question; the field calls it **Flash-Decoding**.
 #
 # **Exercise: one query, many programs** ([exercises/ex13_split_and_merge.py](../exercises/ex13_split_and_merge.py), 30 minutes). Both kernels on modelled memory, every byte counted.
 
@@ -109,7 +111,7 @@ reveal("ex13_split_and_merge")
 replay("ex13_split_and_merge")
 
 # %% [markdown]
-# From here on it is no secret. The rung is `split_kv_forward`. Its program against FA2's, `-` and `+`: it walks `chunk` instead of all key blocks, and stores to a place of its own.
+# The course's version is the rung `split_kv_forward`. The diff from FA2's program to its own shows that it walks `chunk` instead of all key blocks, and stores to a place of its own.
 
 # %%
 print(changes(fa2._program, split_kv._program))
@@ -168,6 +170,8 @@ print(f"8192 queries: FA2 {format_bytes(fa2_bytes)}, 16 splits {format_bytes(spl
 
 # %% [markdown]
 # **Takeaway.** Where queries are few, share out the keys: programs become as short as you like for a few bytes more. $(O, L)$ of any set of keys is all that has to be handed on.
+#
+# *End of sitting 1. To continue later, run the notebook from the top.*
 
 # %% [markdown]
 # ## How many splits?
@@ -211,9 +215,11 @@ figures.curves({"steps": steps}, f"{best[1]} splits are {steps[1] / steps[best[1
                "steps of one key block", log="y", walls={f"{best[1]} splits: {steps[best[1]]} steps": best[1]})
 
 # %% [markdown]
-# **Compare.** It is a saw. Each tooth begins with a wave that is nearly empty; and there is no gain in going far to the right, since each program has to begin and to store. `flashlab/operator/splits.py` decides by this rule. It is a model: programs share SMs, and waves do not end at a stroke. A record of the clock follows at the end.
+# **Compare.** The curve is a saw. Each tooth begins with a wave that is nearly empty. More splits do not help far to the right, since each program has to begin and to store. `flashlab/operator/splits.py` decides by this rule. It is a model: programs share SMs, and the programs of a wave do not end all at once. Recorded times follow at the end.
 #
 # **Takeaway.** Split until every SM has work, and look where the last wave ends.
+#
+# *End of sitting 2.*
 
 # %% [markdown]
 # ## A cache that grows
@@ -230,7 +236,7 @@ print(f"{format_bytes(per_token)} a token; with 131,072 tokens {format_bytes(131
       f"{format_bytes(131072 * per_token * 4)} if all 32 heads had keys of their own")
 
 # %% [markdown]
-# So much memory is not moved about: it is reserved, with room to grow, and each step writes its few numbers where they belong.
+# Nobody moves that much memory about. It is reserved with room to grow, and each step writes its few numbers where they belong.
 #
 # **Exercise: a cache that grows** ([exercises/ex13_kv_update.py](../exercises/ex13_kv_update.py), 15 minutes). The texts of a batch are not equally long.
 
@@ -258,7 +264,7 @@ said = compare("twelve steps together", my_twelve, min(errors, key=errors.get))
 print(", ".join(f"{name}: off by {error:.1e}" for name, error in errors.items()))
 
 # %% [markdown]
-# The mask of a prompt stands for what a text that is being written has by nature: later tokens are not there yet. What lies behind the last key, here NaN, must not be looked at, not even with weight 0.
+# A prompt needs a mask. A text that is being written does not: later tokens are not there yet. What lies behind the last key, here NaN, must not be read, not even with weight 0.
 #
 # **Pages.** How long will a text become? Nobody knows, so room for the longest is reserved: most of it stays empty. **Predict** for these five texts, with room for 2048 tokens each, how many per cent of the room is used; and how many if room is given in pages of 16 tokens as it is needed.
 
@@ -301,7 +307,9 @@ check("ex13_page_lookup")
 reveal("ex13_page_lookup")
 
 # %% [markdown]
-# **Takeaway.** Old keys and values are kept, and each step adds its own. In pages that costs one address for thousands of numbers, and little room is reserved in vain.
+# **Takeaway.** Old keys and values are kept, and each step adds its own. Pages cost one address for thousands of numbers, and waste little room.
+#
+# *End of sitting 3.*
 
 # %% [markdown]
 # ## What a window leaves to read
@@ -354,7 +362,7 @@ print(f"{at_work} of {len(chunks)} programs load keys")
 # %% [markdown]
 # ## Eight bits
 #
-# Fewer bytes are what decoding wants, and a Hopper GPU multiplies 8-bit numbers twice as fast as 16-bit ones: so FlashAttention-3 (Shah et al. 2024) has a forward in **FP8**. It is one of its three additions for Hopper. The other two, warps that load while others compute, and two consumers that take turns with products under the other's softmax, are chapter 12's last rung.
+# Decoding is limited by bytes, and a Hopper GPU multiplies 8-bit numbers twice as fast as 16-bit ones. So FlashAttention-3 (Shah et al. 2024) has a forward pass in **FP8**. It is one of its three additions for Hopper. Chapter 12b builds the other two: warps that load while others compute, and two consumers that take turns.
 #
 # First a slip. With each key block the paper's Algorithm 1 updates the output by the line below, where $m_i$ is the new maximum and $\tilde P$ the weights in its units. **Predict** what that gives on two blocks: "right", "too small" or "too large".
 #
@@ -415,10 +423,7 @@ _ = compare("what a rotation does to the scores", my_rotation, "nothing" if same
 print(f"largest of |Q|: {Q.abs().max():.0f}; of |QM|: {(Q @ M).abs().max():.0f}. The scores are the same: {same}")
 
 # %% [markdown]
-# $(QM)(KM)^\top = QMM^\top K^\top = QK^\top$. What was one large product is the sum of many middling ones, whose errors have different signs. **Predict** the error of attention with a rotation in per cent of that without: where one number in a thousand is large, and where four whole columns are, as can happen in trained models.
-
-# %%
-my_fp8 = {"few numbers": None, "four columns": None}
+# $(QM)(KM)^\top = QMM^\top K^\top = QK^\top$. One large product becomes a sum of many middling ones, whose errors have different signs. Here is the error of attention with and without a rotation, where one number in a thousand is large, and where four whole columns are, as can happen in trained models.
 
 # %%
 columns = [torch.randn(N, d) + torch.where(torch.arange(d) % 32 == 3, 10.0, 0.0) for _ in range(2)]
@@ -429,17 +434,16 @@ for name, (Q, K) in {"few numbers": few, "four columns": columns}.items():
     for how, O in (("8 bits", flash_attention_fp8(*QKV, rotate=False)), ("8 bits, rotated", flash_attention_fp8(*QKV)),
                    ("16 bits", fa2_forward(*(T[0, 0] for T in QKV))[0])):
         errors[f"{name}: {how}"] = (O - truth).square().mean().sqrt().item()
-gains = {name: 100 * errors[f"{name}: 8 bits, rotated"] / errors[f"{name}: 8 bits"] for name in my_fp8}
-said = compare("error with a rotation", my_fp8, gains, "% of that without")
-figures.bars(errors, f"A rotation leaves {gains['few numbers']:.0f} % of the error where few numbers are large, "
-             f"{gains['four columns']:.0f} % where four columns are",
+left = {name: 100 * errors[f"{name}: 8 bits, rotated"] / errors[f"{name}: 8 bits"] for name in ("few numbers", "four columns")}
+figures.bars(errors, f"A rotation leaves {left['few numbers']:.0f} % of the error where few numbers are large, "
+             f"{left['four columns']:.0f} % where four columns are",
              "Measured here: 1024 queries and keys, d = 128, casts emulated on the CPU; large numbers are about 10 times the others.",
              "root mean square of the error, against float64", log=True)
 
 # %% [markdown]
-# **Compare.** The paper reports 2.6 times less error than a plain FP8 attention has, on numbers like the first kind. `flashlab/operator/fp8.py` does here, step by step, what a kernel for Hopper in `flashlab/operator/fp8_kernel.py` does on the GPU. **Change this and run again**: larger outliers, more columns. When does the rotation stop to help?
+# **Compare.** The paper reports 2.6 times less error than plain FP8 attention, on numbers like the first kind. `flashlab/operator/fp8.py` takes the same steps here as the Hopper kernel `flashlab/operator/fp8_kernel.py` does on a GPU, but for one: Hopper's tensor cores add FP8 products with about 14 bits. So at $d = 128$ they sum one key block, and the kernel's threads add up the blocks in float32. **Change this and run again**: larger outliers, more columns. When does the rotation stop helping?
 #
-# And its speed? The tensor cores take half the time for a product; the exponentials take as long as before, and weights have to be rounded besides. **Predict** for an H200, $N = 16384$, $d = 128$, no mask: how many times as fast as chapter 12's last rung in bfloat16 is the FP8 kernel, on numbers that are quantised already? And together with quantising $Q$, $K$ and $V$?
+# And its speed? The tensor cores take half the time for a product. The exponentials take as long as before, and weights have to be rounded besides. **Predict** for an H200, $N = 16384$, $d = 128$, no mask: how many times as fast as chapter 12's last rung in bfloat16 is the FP8 kernel, on numbers that are already quantised? And together with quantising $Q$, $K$ and $V$?
 
 # %%
 my_fp8_speed = {"kernel": None, "with quantising": None}
@@ -449,23 +453,25 @@ in_8_bits = bench.load_results("fp8_h200")
 rows = {row["implementation"]: row for row in in_8_bits["rows"] if (row["N"], row["d"], row["causal"]) == (16384, 128, False)}
 alone, whole, quantising, in_16_bits = (rows[name] for name in ("fp8 kernel", "flash_attention_fp8", "fp8 quantising",
                                                                 "fa2_hopper_forward"))
-times = {name: row["vs_fa2_hopper_forward"] for name, row in {"kernel": alone, "with quantising": whole}.items()}
+times = {name: in_16_bits["ms"] / row["ms"] for name, row in {"kernel": alone, "with quantising": whole}.items()}
 said = compare("the FP8 kernel against bfloat16's", my_fp8_speed, times, "times")
 moved = 3 * alone["B"] * alone["H"] * alone["N"] * alone["d"] * (2 + 1)    # Q, K and V, read in 16 bits and written in 8
 print(f"quantising moves {moved / 1e6:.0f} MB in {quantising['ms']:.2f} ms, "
       f"{moved / quantising['ms'] / 1e7 / in_8_bits['ceilings']['copy_tb_s']:.0f} % of a copy's rate; the error of O is "
       f"{100 * alone['error']:.1f} % of its size, in bfloat16 {100 * in_16_bits['error']:.2f} % (recorded)")
-of_bf16 = {name: {} for name in ("fp8 kernel", "flash_attention_fp8")}
-for row in in_8_bits["rows"]:
-    if row["implementation"] in of_bf16 and row["ms"] and row["d"] == 128:
-        of_bf16[row["implementation"]][f"N = {row['N']}{', causal' * row['causal']}"] = 100 / row["vs_fa2_hopper_forward"]
-kernel_takes, call_takes = of_bf16.values()
+
+# %%
+faster = {name: {f"N = {row['N']}{', causal' * row['causal']}": (ratio, tied) for row, ratio, tied in gains(in_8_bits, name, "fa2_hopper_forward")}
+          for name in ("fp8 kernel", "flash_attention_fp8")}
+kernel_takes, call_takes = ({size: 100 / ratio for size, (ratio, _) in found.items()} for found in faster.values())
+place = lambda ratio, tied: "level with" if tied else "ahead of" if ratio > 1 else "behind"
+whole_calls = ", ".join(f"{place(*found)} it at {size} ({found[0]:.2f} times its speed)" for size, found in faster["flash_attention_fp8"].items())
 figures.bars({size: {"kernel": kernel_takes[size], "quantising Q, K, V": call_takes[size] - kernel_takes[size]} for size in kernel_takes},
              "FP8 pays where quantising is a small part of the call", f"Recorded on {bench.where(in_8_bits)}; d = 128.",
              "% of the bfloat16 kernel's time", walls={"bfloat16": 100})
 
 # %% [markdown]
-# **Compare.** Only the products are twice as fast. And quantising is a pass over three tensors: a token costs the same however many there are, while attention's work for a token grows with $N$, and with it what FP8 saves. At the shorter of these lengths, with a mask, the whole call is slower than bfloat16; at the longer one it pays. The price is an error more than twenty times as large.
+# **Compare.** Only the products are twice as fast. Quantising is a pass over three tensors, with the same cost for each token at any $N$. Attention's work for a token grows with $N$, and so does what FP8 saves. Beside the bfloat16 kernel, the whole call is {{whole_calls}}. The price is an error {{alone['error'] / in_16_bits['error']:.0f}} times as large.
 #
 # A decode step has one query, so nothing makes up for a pass over the cache. **Predict** how many bytes a step moves for each number of $K$ and $V$: with a cache in 16 bits, with the same cache quantised in every call, and with a cache whose tokens were quantised once, as they came.
 
@@ -481,7 +487,9 @@ print(", ".join(f"{name}: {100 * n / wide:.0f} % of the time" for name, n in mov
 # %% [markdown]
 # **Compare.** A token's key and value are written once and read in every later step: quantise them once, when they are cached, and never in a call. (A scale stands for a block of keys here, so the block that is still growing has to stay in 16 bits, or take a scale that is known beforehand.) `flash_attention_fp8` quantises in every call: it is for prompts, and for long ones.
 #
-# **Takeaway.** Half the bytes cost digits. A scale keeps numbers in range, a rotation spreads what is large, and against 16 bits much is lost all the same: measure it on your own numbers. And quantise once what is read often.
+# **Takeaway.** Half the bytes cost digits. A scale keeps numbers in range and a rotation spreads large ones, yet much is lost against 16 bits: measure it on your own numbers. Quantise once what is read often.
+#
+# *End of sitting 4.*
 
 # %% [markdown]
 # ## The kernel in Triton
@@ -501,7 +509,6 @@ import inspect
 
 from flashlab.triton_mode import kernel_device
 from flashlab.operator.decode_kernels import decode_kernel, merge_kernel, with_tile
-from flashlab.kernels.fa2_exp2 import fa2_exp2_kernel
 from flashlab.operator.splits import choose_splits
 
 device = kernel_device()
@@ -532,7 +539,7 @@ head = number // T_r // splits
 _ = compare("program 37", my_number_37, {"programs": 2 * H_kv * splits, "split": number // T_r % splits, "key head": head % H_kv})
 
 # %% [markdown]
-# Step two, **the rows**. All query heads of a group stand in one tile, so that a key is read once for all of them. `tl.dot` wants 16 rows.
+# Step two, **the rows**. All query heads of a group stand in one tile, so that a key is read once for all of them. The tile has 16 rows, since tensor cores compute that many anyway.
 
 # %%
 print(part(decode_kernel, "rows = i", "Q_i ="))
@@ -546,7 +553,7 @@ my_packing = {"rows": None, "times the bytes": None}
 # %%
 group = H_q // H_kv
 _ = compare("packing a group", my_packing, {"rows": group, "times the bytes": group})
-print(f"row r: query head {group}·h + r // N_q, query r % N_q; rows from {group} on are padding, and cost nothing that is waited for")
+print(f"row r: query head {group}·h + r // N_q, query r % N_q; rows from {group} on are padding, and cost no time that counts")
 
 # %% [markdown]
 # Step three, **the chunk**. `start` and `stop` are the tiles that some row sees: from 0 to the text's end, or the window's. Each sequence cuts its own: a short one has short chunks.
@@ -561,17 +568,10 @@ print(part(decode_kernel, "start, stop =", "first, end ="))
 print(part(decode_kernel, "keys = j", "page = page_of(j + 1"))
 
 # %% [markdown]
-# What follows, `with_tile`, is known: the tile joins the running state. **Predict** how many of its lines, up to the product $PV$, differ from those of chapter 12's kernel in base 2.
+# Then the tile joins the running state, line for line as in chapter 12's kernel in base 2.
 
 # %%
-my_new_lines = None
-
-# %%
-ours = part(with_tile, "m_new =", "PV =").splitlines()
-theirs = part(fa2_exp2_kernel, "m_new =", "O_i = alpha").splitlines()
-new_lines = [line for line in ours if line not in theirs]
-_ = compare("new lines in the loop", my_new_lines, len(new_lines))
-print("\n".join(ours))
+print(part(with_tile, "m_new =", "PV ="))
 
 # %% [markdown]
 # And the merge: one program for each row, 16 chunks at a time.
@@ -580,7 +580,7 @@ print("\n".join(ours))
 print(part(merge_kernel, "L_s =", "O_i = alpha"))
 
 # %% [markdown]
-# Does it work? Three texts of different length, a cache with NaN behind their ends, and the new keys written by the same call. `splits=None` asks `choose_splits`. **Predict** how many splits it takes for one text of 8 key heads and 512 key tiles where 132 programs run at a time.
+# Does it work? Here are three texts of different length, a cache with NaN behind their ends, and new keys that the same call writes. `splits=None` asks `choose_splits`. **Predict** how many splits it takes for one text of 8 key heads and 512 key tiles where 132 programs run at a time.
 
 # %%
 my_splits_taken = None
@@ -598,6 +598,28 @@ new = {"K_new": torch.stack([K[b, :, n:n + 1] for b, n in enumerate(lengths.toli
 O, L = flashlab.flash_attention_decode(Q, K_cache, V_cache, lengths, **new, splits=4, return_lse=True, backend="triton")
 for b, n in enumerate((lengths + 1).tolist()):
     print(f"text {b}, {n} keys: {judge(O[b:b + 1], L[b:b + 1], Q[b:b + 1], K[b:b + 1, :, :n], V[b:b + 1, :, :n])}")
+
+# %% [markdown]
+# Which program reads which keys? The interpreter sees every load. The texts have 6, 101 and 65 keys now, in tiles of 32. **Predict** how many of one key head's 12 programs read no key.
+
+# %%
+my_idle_programs = None
+
+# %%
+from flashlab_course.lesson.accesses import touched
+
+step = lambda: flashlab.flash_attention_decode(Q, K_cache, V_cache, lengths + 1, splits=4, backend="triton")
+seen = touched(step)
+reads = torch.full((3, 4, 128), torch.nan)
+for access in seen.of("K"):
+    head, split = access.program[0] // 4, access.program[0] % 4                      # as printed in step one, with 1 row block
+    if head % 2 == 0:                                                                # key head 0
+        reads[head // 2, split, torch.from_numpy(access.elements[access.mask] // 32 % 128).unique()] = split + 1
+idle = reads.isnan().all(-1).sum().item()
+_ = compare("programs without a key", my_idle_programs, idle if not seen.problem else "unseen")
+figures.matrices({"": (reads.flatten(0, 1), None)}, f"Each text shares out its own keys, and {idle} of 12 programs get none",
+                 f"Measured here: loads of K by the programs of key head 0. {seen.problem}", "key", "program", number="",
+                 rows=[f"text {b}, split {s}" for b in range(3) for s in range(4)])
 
 # %% [markdown]
 # The same cache in pages, in any order: the same keys in the same tiles. **Predict**: the same bits?
@@ -626,12 +648,12 @@ seen = flashlab.flash_attention_decode(Q[one], K_cache[one], V_cache[one], lengt
 print(judge(*seen, Q[one], K[one, :, :101], V[one, :, :101], window=(15, 0)))
 
 # %% [markdown]
-# **Takeaway.** The kernel is FA2's loop with other bounds and other addresses. What is new in decoding is who gets which keys.
+# **Takeaway.** The kernel is FA2's loop with other bounds and other addresses. What is new in decoding is which program gets which keys.
 
 # %% [markdown]
 # ## One launch for a thousand
 #
-# A decode step is short. The whole model's is a few hundred kernels, each started by the host. **Predict** for a text of 2048 tokens how many microseconds the reading of one layer's cache takes at the copy rate above, and how many the host takes to launch one Triton kernel from Python.
+# A decode step is short: a few hundred kernels for the whole model, each started by the host. **Predict** for a text of 2048 tokens how many microseconds it takes to read one layer's cache at the copy rate above, and how many the host takes to launch one Triton kernel from Python.
 
 # %%
 my_short_step = {"reading": None, "launching": None}
@@ -644,7 +666,7 @@ _ = compare("a short cache and a launch", my_short_step, short, "µs")
 print(f"2048 tokens: {short['reading']:.1f} µs to read (modelled); a launch takes the host {launch:.1f} µs. {ways_words}")
 
 # %% [markdown]
-# If the host needs longer to start a kernel than the GPU to run it, the GPU waits for Python. A **CUDA graph** records a step's launches once and replays them all with one call. Then nothing may depend on numbers that the host would have to read: that is why `lengths` stays on the GPU, and why the number of splits follows from the cache's room and not from the text's length. This cell needs a GPU.
+# If the host needs longer to start a kernel than the GPU to run it, the GPU waits for Python. A **CUDA graph** records a step's launches once and replays them all with one call. Then nothing may depend on numbers that the host would have to read. So `lengths` stays on the GPU, and the number of splits follows from the cache's room, not from the text's length. This cell needs a GPU.
 
 # %%
 def graph_of(step):
@@ -673,16 +695,20 @@ else:
 # %% [markdown]
 # ## The clock
 #
-# Bytes are the bound, so the rate at which $K$ and $V$ are read is the score, and a copy's rate the mark: 4.3 TB/s on an H200, read and written together. **Predict**, for 32 query heads on 4 key heads, $d = 128$, one query and 65,536 keys: how much faster is a step than chapter 12's last kernel, which shares out no keys, for one text and for 32 of them?
+# Bytes are the bound, so the score is the rate at which $K$ and $V$ are read, beside a copy's rate: {{copy_tb_s:.1f}} TB/s on an H200, read and written together. **Predict**, for 32 query heads on 4 key heads, $d = 128$, one query and 65,536 keys: how much faster is a step than the best kernel of chapter 12, which shares out no keys, for one text and for 32 of them?
 
 # %%
 my_gain_of_splitting = {"1 text": None, "32 texts": None}
 
 # %%
+from flashlab_course.bench.decode import FORWARD, SDPA
+
 decode = bench.load_results("decode_h200")
 steps = {(row["H_kv"], row["B"], row["N"]): row for row in decode["rows"] if row["implementation"] == "decode" and row["ms"]}
+over = {whose: {(row["H_kv"], row["B"], row["N"]): (ratio, tied) for row, ratio, tied in gains(decode, "decode", rivals)}
+        for whose, rivals in (("chapter 12's", FORWARD), ("SDPA's", SDPA))}                     # the fastest of these
 _ = compare("a decode step against chapter 12's kernel", my_gain_of_splitting,
-            {"1 text": steps[4, 1, 65536]["vs_forward"], "32 texts": steps[4, 32, 65536]["vs_forward"]}, "times")
+            {"1 text": over["chapter 12's"][4, 1, 65536][0], "32 texts": over["chapter 12's"][4, 32, 65536][0]}, "times")
 rows = {B: [row | {"implementation": row["implementation"].replace("decode", "Flash-Decoding")} for row in decode["rows"] if row["ms"] and (row["H_kv"], row["B"]) == (4, B)] for B in (1, 32)}
 
 
@@ -702,11 +728,17 @@ rates(32)
 for heads, words in ((4, "4 key heads for 32"), (16, "16 key heads for 16")):
     for B in (1, 32):
         row = steps[heads, B, 65536]
-        print(f"{words}, {B:>2} texts: {row['of_copy']:4.0%} of a copy's rate, {row['vs_sdpa']:.2f} x the best of SDPA's backends, "
-              f"{row['vs_forward']:.2f} x chapter 12's kernel")
+        print(f"{words}, {B:>2} texts: {row['of_copy']:4.0%} of a copy's rate, " + ", ".join(
+            f"{found[heads, B, 65536][0]:.2f} x {whose} fastest{' (tied)' * found[heads, B, 65536][1]}" for whose, found in over.items()))
+full = [row for row in steps.values() if row["bytes"] >= 2**29]
+pages = {label: max(row["ms"] / other["ms"] - 1 for row in run["rows"] for other in run["rows"] if row["ms"] and row["bytes"] >= 2**29
+                    and row["implementation"] == "decode, paged" and other["implementation"] == "decode"
+                    and all(row[key] == other[key] for key in ("H_kv", "B", "N")))
+         for label, run in (("now", decode), ("four stages", bench.load_results("decode_h200", "four stages")))}
+unsplit = [(row, *found) for row, *found in gains(decode, "decode", FORWARD) if (row["H_kv"], row["B"]) == (16, 32)]
 
 # %% [markdown]
-# **Compare.** One text with 4 key heads is 4 programs of 132 that could run: sharing out the keys is worth most there, and still not all that memory gives, since 134 MB are read in 52 µs, of which starting and merging take a part. 32 texts with 16 key heads fill the GPU without it, and the kernel that shares out nothing is as good or better. What fills the card is read at a copy's rate and a little above it: a copy also has to write. Pages cost up to 3 % where half a gigabyte is read and more. With four stages they cost up to 21 % (`results/decode_h200.json`, the run “four stages”): an SM has room for one such program, which seems to wait for each page's address. So where pages are looked up, and there are fewer programs than SMs, the kernel takes three stages, and an SM has room for two.
+# **Compare.** For one text chapter 12's kernel has {{steps[4, 1, 65536]['H_q']}} programs, one for each query head, on 132 SMs: sharing out the keys is worth most there. It still does not reach memory's rate: {{steps[4, 1, 65536]['bytes'] / 1e6:.0f}} MB take {{1000 * steps[4, 1, 65536]['ms']:.0f}} µs, partly for starting and merging. 32 texts with 16 key heads fill the GPU without splits: there the split kernel is {{standing(unsplit)}}. Against the fastest of SDPA's backends it is {{standing(gains(decode, 'decode', SDPA))}}. Steps that read half a gigabyte and more run at {{min(row['of_copy'] for row in full):.2f}} to {{max(row['of_copy'] for row in full):.2f}} times a copy's rate; a copy also has to write. Pages add up to {{100 * pages['now']:.0f}} % of their time. With four stages they added up to {{100 * pages['four stages']:.0f}} % (`results/decode_h200.json`, the run “four stages”): an SM had room for one such program, which seems to wait for each page's address. So where pages are looked up, and there are fewer programs than SMs, the kernel takes three stages, and two programs fit on an SM.
 
 # %% [markdown]
 # ## A latent for all heads
@@ -760,7 +792,7 @@ print(f"merged with a sink: {error:.1e} from a softmax with one more column")
 # %% [markdown]
 # ## An open question
 #
-# *Speculative decoding* lets a small model propose, say, 8 tokens, and the large one judge all of them in one step: $N_q = 8$. What becomes of the intensity, of the rows of a tile, of the best number of splits? And where does the mask of the new tokens among themselves come from? `flash_attention_decode` takes such calls: try it.
+# *Speculative decoding* lets a small model propose, say, 8 tokens, and the large one judge all of them in one step: $N_q = 8$. What does that change about the intensity, the rows of a tile, and the best number of splits? Which mask do the new tokens need among themselves? `flash_attention_decode` takes such calls: try it.
 
 # %%
 # Your experiment goes here.
@@ -770,4 +802,4 @@ print(f"merged with a sink: {error:.1e} from a softmax with one more column")
 #
 # Dao, Haziza, Massa, Sizov 2023, [Flash-Decoding for long-context inference](https://crfm.stanford.edu/2023/10/12/flashdecoding.html) · Kwon et al. 2023, [PagedAttention](https://arxiv.org/abs/2309.06180) · Ainslie et al. 2023, [GQA](https://arxiv.org/abs/2305.13245) · Shah et al. 2024, [FlashAttention-3](https://arxiv.org/abs/2407.08608), section 3.3 on FP8 · Micikevicius et al. 2022, [FP8 formats for deep learning](https://arxiv.org/abs/2209.05433) · NVIDIA, [CUDA C++ Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/), on CUDA graphs
 #
-# **Next:** [16 · Benchmarks](16_benchmarks.ipynb) puts a clock on the rungs, beside every attention that PyTorch has.
+# **Next:** {{after("13")}}.

@@ -9,11 +9,11 @@
 # %% [markdown]
 # # 14 · Many GPUs
 #
-# **You will be able to** split a sequence among several GPUs and still compute exact attention; deal out a causal sequence so that all of them work equally long; and say what they send each other, and when that costs no time.
+# **You will be able to** split a sequence among several GPUs and still compute exact attention; deal out a causal sequence so that all of them work equally long; and say what they send each other, and what that costs.
 #
-# **You need** chapters 03, 06 and 08. · **110 minutes**, 65 of them for three exercises · **runs on** CPU, in four processes of its own; NVIDIA GPUs for the speed
+# **You need** chapters 03, 06 and 08. · **110 minutes** in three sittings of at most 45, 65 of these minutes for three exercises; a line marks the end of each · **runs on** CPU, in four processes of its own; NVIDIA GPUs for the speed
 #
-# FlashAttention never stores $S$. What is left grows with $N$ alone, and one day it does not fit on one GPU, or takes too long there.
+# FlashAttention never stores $S$. The rest grows only with $N$, but at some length it no longer fits on one GPU, or takes too long there.
 
 # %%
 import json
@@ -28,6 +28,7 @@ import torch
 from flashlab import flash_attention
 from flashlab.operator import ring
 from flashlab_course import bench, figures
+from flashlab_course.chapters import after
 from flashlab_course.check import check
 from flashlab_course.gpu.schedule import Span
 from flashlab_course.lesson import compare, reveal, yours
@@ -35,7 +36,6 @@ from flashlab.oracle import attention, max_error
 from flashlab.rungs.online_softmax import merge
 
 torch.manual_seed(0)
-inf = float("inf")
 
 # %% [markdown]
 # ## Too long for one
@@ -72,7 +72,7 @@ own, other = torch.tensor([3.0, 5.0]).exp()
 said = compare("share of the own keys", my_own_share, (own / (own + other)).item())
 
 # %% [markdown]
-# Off by rounding only. $e^L$ is the sum of exponentials behind each half, so the halves count as $e^3 : e^5$, 12 to 88. This is all that ring attention needs: a rank meets one block of keys after the other, in any order, and takes each result into its $O$ and $L$.
+# Off by rounding only. $e^L$ is the sum of exponentials behind each half, so the halves count as $e^3 : e^5$, 12 to 88. Ring attention needs no more: a rank meets one block of keys after the other, in any order, and merges each result into its $O$ and $L$.
 #
 # **Takeaway.** $O$ and $L$ of some keys are all that has to be kept of them.
 
@@ -112,14 +112,16 @@ said = compare("whose keys rank 0 holds in step 1", my_owner, calls[1]["keys"][0
 figures.ring_parts(run["runs"]["all"], run["N"], "Measured here: four processes over gloo, no mask.")
 
 # %% [markdown]
-# Each cell is a chunk of scores, with the rank that computes it and the step. In each step a rank sends its block on and, meanwhile, computes with it; then it merges what it found into its $O$ and $L$, and the next block is there. Follow the steps of rank 0: its queries meet their own keys, then those of rank 3, which came round the end of the ring, then of 2 and 1. In every step all blocks are in use, each somewhere else. All ranks compute at the same time, and no one waits for more than its neighbour.
+# Each cell is a chunk of scores, with the rank that computes it and the step. In each step a rank sends its block on and, meanwhile, computes with it; then it merges the result into its $O$ and $L$, and the next block is there. Follow rank 0: its queries meet their own keys, then those of rank 3, which came round the end of the ring, then of 2 and 1. In every step all ranks compute, each with another block, and wait only for their neighbour.
 #
-# **Takeaway.** Queries stay, keys and values walk; nobody ever holds more than a block of them, and the next one.
+# **Takeaway.** Queries stay, keys and values travel; no rank holds more than one block of them, and the next one.
+#
+# *End of sitting 1. To continue later, run the notebook from the top.*
 
 # %% [markdown]
 # ## The time between two steps
 #
-# A message takes time. Sent after the step, it adds to it. But the block is not needed until the next step, and computing only reads it: so each rank *first* asks for the next block, *then* computes, then waits. These lines of `flashlab/operator/ring.py` do it; NCCL, which carries messages between GPUs, copies on a CUDA stream of its own, beside the kernel.
+# A message that is sent after a step adds its time to it. But the block is not needed until the next step, and computing only reads it. So each rank *first* asks for the next block, *then* computes, then waits. These lines of `flashlab/operator/ring.py` do it. Between GPUs NCCL carries the messages, on a CUDA stream of its own; its copies are kernels, too, and take up a few SMs.
 
 # %%
 source = Path(ring.__file__).read_text().splitlines()
@@ -150,24 +152,26 @@ compare("four steps with messages in the open", my_not_hidden, both["sent after 
 figures.timelines({name: spans for name, (spans, _) in both.items()}, "compute", "one of four ranks; a message takes 2, computing 3.")
 
 # %% [markdown]
-# Hidden, if a message takes no longer than a step. Which is it? A step computes $4\,n^2 d$ operations a head, a block of $K$ and $V$ is $2\,n d$ elements a head: one grows with $n^2$, the other with $n$. **Predict**: from how many rows $n$ on are messages hidden between two H200s of one host? Take 600 TFLOP/s, and 450 GB/s in each direction, the published speed of their NVLink.
+# By this model a message is hidden if it takes no longer than a step. A step computes $4\,n^2 d\,H_q$ operations, and sends $2\,n d\,H_{kv}$ elements: one grows with $n^2$, the other with $n$. **Predict**: from how many rows $n$ on does the model hide messages between two H200s of one host, with $H_q = H_{kv}$? Take 600 TFLOP/s, and 450 GB/s in each direction, the published speed of their NVLink.
 
 # %%
 my_rows = None
 
 # %%
-def rows_to_hide(flops, bytes_a_second, itemsize=2):
-    return flops * 2 * itemsize / (4 * bytes_a_second)      # where 4 n² d / flops = 2 n d itemsize / bytes_a_second
+def rows_to_hide(flops, bytes_a_second, itemsize=2, group=1):
+    """Where 4 n² d H_q / flops = 2 n d H_kv itemsize / bytes_a_second; group: H_q / H_kv."""
+    return flops * 2 * itemsize / (4 * bytes_a_second * group)
 
 
 for name, speed in {"NVLink, 450 GB/s": 450e9, "network, 50 GB/s": 50e9}.items():
-    print(f"{name}: {rows_to_hide(600e12, speed):,.0f} rows a rank (modelled; twice as many where a mask leaves half the scores)")
+    print(f"{name}: {rows_to_hide(600e12, speed):,.0f} rows a rank, {rows_to_hide(600e12, speed, group=4):,.0f} where 32 query heads share "
+          "8 key heads (modelled; twice as many where a mask leaves half the scores)")
 said = compare("rows that hide a message over NVLink", my_rows, rows_to_hide(600e12, 450e9), "rows")
 
 # %% [markdown]
-# Neither $d$ nor the number of heads matters, and neither does $R$. Within a host a few thousand rows a rank are enough; over a network of 400 Gbit/s it takes ten times as many. Sequences that need many GPUs have them.
+# Neither $d$ nor $R$ matters. Of the heads only the group counts, since all query heads compute and only key heads travel. Over a network of 400 Gbit/s it takes nine times as many rows. Sequences that need many GPUs have them. Whether messages really are hidden, the last section measures.
 #
-# **Takeaway.** Messages grow with $n$, work with $n^2$: long shards hide them.
+# **Takeaway.** Messages grow with $n$, work with $n^2$: the longer the shards, the less messages weigh.
 
 # %% [markdown]
 # ## Causal: who has nothing to do?
@@ -181,7 +185,7 @@ my_speedup_in_order = None
 figures.ring_parts(run["runs"]["causal, in order"], run["N"], "Measured here: four processes over gloo, causal, shards in order.")
 
 # %% [markdown]
-# Rank 0 is done after one step. Rank 3 has work in all four, and everybody's next layer waits for rank 3. In whole blocks: $\frac12 + 3$ steps, where one GPU has $\frac{4 \cdot 4}{2} = 8$ blocks to compute. What if each rank had a piece of the beginning and a piece of the end?
+# Rank 0 is done after one step. Rank 3 has work in all four, and all ranks wait for it before the next layer. In whole blocks: $\frac12 + 3$ steps, where one GPU has $\frac{4 \cdot 4}{2} = 8$ blocks to compute. What if each rank had a piece of the beginning and a piece of the end?
 #
 # **Your turn** ([exercises/ex14_zigzag.py](../exercises/ex14_zigzag.py), 20 minutes): cut the sequence into $2R$ chunks, deal them out zig-zag, and say which pairs of chunks a rank computes in each step.
 
@@ -213,7 +217,7 @@ figures.matrices({f"{name}: {needed[name]:g} blocks' time": of_ranks for name, o
                  "Modelled: a causal sequence on 4 ranks, messages for free. 1 is a block of scores without a mask.", "step", "rank")
 
 # %% [markdown]
-# Zig-zag, every rank has half a block in every step. And no new mask is needed: its own block is causal as it stands, since a shard's rows are still in the sequence's order. From a lower rank's block all its queries see the first chunk, whole, and none sees the second. Of a higher rank's block its later queries see both chunks, whole. So each call is `flash_attention` on slices. The four processes have done that, too:
+# With zig-zag, every rank has half a block in every step. No new mask is needed: a rank's own block is causal as it stands, since its rows are still in the sequence's order. All its queries see the whole first chunk of a lower rank's block, and none sees the second. Its later queries see both chunks of a higher rank's block. So each call is `flash_attention` on slices. The four processes have done that, too:
 
 # %%
 figures.ring_parts(run["runs"]["causal, zig-zag"], run["N"], "Measured here: four processes over gloo, causal, zig-zag.")
@@ -240,7 +244,7 @@ said = compare("step of the ring in order when zig-zag is done", my_step_in_orde
 figures.timelines({"in order": in_order, "zig-zag": zigzag}, "rank 0", "four ranks, causal; a unit of time is half a block of scores.")
 
 # %% [markdown]
-# The gaps are waiting. In order, rank 0 waits for 6 of the 7 units of time; rank 3 never waits. With zig-zag nobody does, and all is over after 4.
+# In the gaps ranks wait. In order, rank 0 waits for 6 of the 7 units of time, and rank 3 never. With zig-zag no rank waits, and all are done after 4.
 #
 # Change `R=4` in `work` above to 8 and 16. What does order cost in the limit? Zig-zag has a price, too: everything that asks for a token's *place*, as position embeddings do, has to be dealt out the same way, and a length that does not divide has to be padded. The next cell fails on purpose.
 
@@ -255,6 +259,8 @@ for wrong in (lambda: ring.zigzag_shard(torch.randn(100, 8), 0, 8), lambda: ring
 
 # %% [markdown]
 # **Takeaway.** A ring is as fast as its slowest rank: deal out work, not rows.
+#
+# *End of sitting 2.*
 
 # %% [markdown]
 # ## Backwards
@@ -272,7 +278,7 @@ print("weights of the first query in each block:", [round(share, 3) for share in
 said = compare("sum of the weights over all blocks", my_sum, shares.sum(0).mean().item())
 
 # %% [markdown]
-# So the backward pass is one more walk round the ring: each step calls chapter 11's kernels on one block, with the final $O$ and $L$, and needs nothing else from the forward pass. $dQ$ stays with its queries. $dK$ and $dV$ belong to the block: they travel behind it, every rank adds its part, and one step after the last they are back with their owner. `ring_attention` sums all three in float32, and has been held against float64 above, gradients included.
+# So the backward pass is one more walk round the ring: each step calls chapter 11's kernels on one block, with the final $O$ and $L$, and needs nothing else from the forward pass. $dQ$ stays with its queries. $dK$ and $dV$ travel behind their block: every rank adds its part, and one step after the last they are back with their owner. `ring_attention` sums all three in float32; the check above included its gradients.
 #
 # ## What travels
 #
@@ -300,7 +306,7 @@ print(f"the formula says {formula[0]} and {formula[1]}: {'equal' if measured == 
 print(f"64 ranks, 16 bits: {backward / forward:.2f} bytes backward for each forward")
 
 # %% [markdown]
-# Three times: $K$ and $V$ once more, and $dK$ and $dV$ in twice the bytes. The backward pass also computes 2.5 times as much, so what hides forward nearly hides backward. Grouped heads help: only $H_{kv}$ heads travel, while all $H_q$ compute.
+# Three times: $K$ and $V$ once more, and $dK$ and $dV$ in twice the bytes. The backward pass also computes 2.5 times as much, so messages weigh only a little more than forward.
 #
 # ## The other way: trade rows for heads
 #
@@ -321,51 +327,67 @@ for H_kv in (32, 8):
         said = compare("the ring's bytes for each of Ulysses", my_times_ulysses, sent["ring"] / sent["Ulysses"], "times")
 
 # %% [markdown]
-# Half of $R$ times, without groups. Ulysses sends less, needs no merge and no zig-zag: for its kernel the sequence is whole. But nothing is computed while it trades, and $R$ has to divide the heads, those of the keys as well: with $H_{kv} = 8$, eight ranks are the end. The ring has no such limit and hides what it sends. Large systems combine them: Ulysses within a host, a ring among hosts. `flashlab.operator.ring.ulysses_attention` is 20 lines; compare it with the ring's.
+# Half of $R$ times, without groups. Ulysses sends less and needs neither merge nor zig-zag, since its kernel sees the whole sequence. But nothing is computed while it trades, and $R$ has to divide the heads, those of the keys as well: $H_{kv} = 8$ allows eight ranks, unless key heads are copied. The ring has no such limit, and can compute while it sends. USP (Fang and Zhao 2024) combines both. Llama 3 does neither: each rank gathers all of $K$ and $V$, which grouped heads keep small. `flashlab.operator.ring.ulysses_attention` is 20 lines; compare it with the ring's.
 #
-# **Takeaway.** Fewer bytes in the open, or more bytes hidden: heads set the limit of the one, rows of the other.
+# **Takeaway.** Ulysses sends less, but computes nothing meanwhile; its limit is the number of heads. The ring's limit is the number of rows.
 
 # %% [markdown]
 # ## On GPUs
 #
-# What is left to ask is the clock. **Predict**, for H200s of one host, causal and zig-zag, forward and backward: how many times as fast as one are the GPUs of the largest ring, at the longest sequence?
+# Now the clock. **Predict**, for two H200s of one host, causal and zig-zag, forward: how many times as fast as one are they, at the longest sequence with three runs or more?
 
 # %%
 my_speedup = None
 
 # %%
-try:
-    recorded = bench.load_results("ring_h200")
-except FileNotFoundError:
-    recorded = None
-    print("No run on several GPUs is recorded yet. On a host with four of them:")
-    print("torchrun --nproc-per-node 4 -m flashlab_course.bench.ring --out results/ring_h200.json")
-else:
-    rows = [row for row in recorded["rows"] if row["ms"] and (row["mode"], row["passes"]) == ("causal, zig-zag", "forward+backward")]
-    last = max(rows, key=lambda row: (row["ranks"], row["N"]))
-    said = compare("speed-up of the largest ring", my_speedup, last["speedup"], "times")
-fig = None
-if recorded:
-    speedups = [row | {"line": f"{row['ranks']} GPUs, {row['mode']}, {row['passes']}"} for row in recorded["rows"]
-                if row["ms"] and row["ranks"] > 1]
-    fig = figures.curves(figures.series(speedups, "N", "speedup", of="line"),
-                         f"{last['ranks']} GPUs are {last['speedup']:.2f} times as fast as one",
-                         f"Recorded on {bench.where(recorded)}.", "N, rows of the whole sequence", "times as fast as one GPU", log="x",
-                         ceilings={f"{last['ranks']} GPUs": last["ranks"]}, ylim=(0, None))
-fig
-
-# %%
-if recorded:
-    held = [row | {"line": f"{row['ranks']} GPU{'s' * (row['ranks'] > 1)}"} for row in rows]
-    fig = figures.curves(figures.series(held, "N", "peak_bytes", of="line"), "What one GPU holds, alone and in a ring",
-                         f"Recorded on {bench.where(recorded)}; causal, zig-zag, forward and backward.", "N, rows of the whole sequence",
-                         "bytes on one GPU, at most", log="xy", byte="y")
-fig
+recorded = bench.load_results("ring_h200")
+timed = [row for row in recorded["rows"] if row["ms"] and row["runs"] >= 3]
+alone = {(row["N"], row["mode"].split(",")[0], row["passes"]): row for row in timed if row["ranks"] == 1}
+rings = [row for row in timed if row["ranks"] > 1 and (row["N"], row["mode"].split(",")[0], row["passes"]) in alone]
+zigzagged = [row for row in rings if (row["mode"], row["passes"]) == ("causal, zig-zag", "forward")]
+last = max(zigzagged, key=lambda row: (row["ranks"], row["N"]))
+said = compare("speed-up of the largest ring", my_speedup, last["speedup"], "times")
+lines = figures.series([row | {"line": f"{row['mode'].replace('all', 'no mask')}, {row['passes']}"} for row in rings], "N", "speedup", of="line")
+figures.curves(lines, f"{last['ranks']} GPUs are {last['speedup']:.2f} times as fast as one at N = {last['N']:,}, causal, zig-zag, forward",
+               f"Recorded on {bench.where(recorded)}; sizes with three runs or more.", "N, rows of the whole sequence",
+               "times as fast as one GPU", log="x", ceilings={f"{last['ranks']} GPUs": last["ranks"]}, ylim=(0, None))
 
 # %% [markdown]
-# **Compare.** Long sequences hide what is sent: a block takes a rank $O((N/R)^2)$ to compute and $O(N/R)$ to send. On two H200s the ring is 1.92 to 1.99 times as fast as one GPU at $N = 262144$ with zig-zag, 1.62 to 1.66 times at 32,768; in order, causal, 1.34 times. Without a mask, forward and backward, it was even 2.11: nobody has looked into why. Memory is another matter. What a rank holds is proportional to $N/R$, but it is more than its shard: blocks on their way, and sums in float32. On two GPUs that is as much as the second one spares, 11.5 GiB against 10.0 on one GPU alone, and only more GPUs make it less.
-#
-# The benchmark compares every result with float64 and with one GPU's before it times it. When this ring was recorded, it was also timed computing without sending, and sending without computing: the fields `compute_ms`, `send_ms` and `hidden` of each row say how much of the communication was hidden.
+# Were the messages hidden? This ring was also timed computing without sending, and sending without computing. **Predict**: each rank has 16,384 rows or more, where the model asks for 1,333, or twice that if causal. How many per cent of the messages' time are hidden, at most and at least?
+
+# %%
+my_hidden_share = {"most": None, "least": None}
+
+# %%
+shares = [row | {"rows": row["N"] // row["ranks"], "line": f"{row['mode'].replace('all', 'no mask')}, {row['passes']}", "sending": 100 * row["send_ms"] / row["compute_ms"],
+                 "more": 100 * (row["ms"] / row["compute_ms"] - 1),
+                 "hidden": 100 * min(1, max(0, (row["compute_ms"] + row["send_ms"] - row["ms"]) / row["send_ms"]))} for row in rings]
+hidden = [row["hidden"] for row in shares]
+_ = compare("hidden, per cent", my_hidden_share, {"most": max(hidden), "least": min(hidden)})
+figures.curves(figures.series(shares, "rows", "hidden", of="line"), f"Recorded, {min(hidden):.0f} to {max(hidden):.0f} % of the messages' time is hidden; modelled, all of it",
+               f"Recorded on {bench.where(recorded)}: computing and sending, each alone, less both.", "rows of a rank", "% of their time hidden",
+               log="x", ylim=(0, 105), walls={"hidden from here on, by the model": rows_to_hide(600e12, 450e9)})
+
+# %%
+of_zigzag = [row for row in shares if row["line"] == "causal, zig-zag, forward"]
+figures.curves({"sending alone": {row["rows"]: row["sending"] for row in of_zigzag}, "the ring, beyond computing": {row["rows"]: row["more"] for row in of_zigzag}},
+               f"Sending takes {of_zigzag[0]['sending']:.0f} % of the computing's time at {of_zigzag[0]['rows']:,} rows, {of_zigzag[-1]['sending']:.0f} % at {of_zigzag[-1]['rows']:,}",
+               f"Recorded on {bench.where(recorded)}; causal, zig-zag, forward.", "rows of a rank", "% of the time of computing alone", log="x",
+               ylim=(0, None))
+
+# %%
+held = [row | {"line": f"{row['ranks']} GPU{'s' * (row['ranks'] > 1)}"} for row in recorded["rows"]
+        if row["ms"] and (row["mode"], row["passes"]) == ("causal, zig-zag", "forward+backward")]
+longest = {row["ranks"]: row["peak_bytes"] / 2**30 for row in held if row["N"] == max(row["N"] for row in held)}
+gb_s = [ring.bytes_sent(row["ranks"], row["rows"], row["H"], row["d"], row["d"], 2)[0] / row["send_ms"] / 1e6
+        for row in shares if row["passes"] == "forward"]
+in_order = max((row for row in rings if row["mode"] == "causal, in order"), key=lambda row: row["N"])
+figures.curves(figures.series(held, "N", "peak_bytes", of="line"), "What one GPU holds, alone and in a ring",
+               f"Recorded on {bench.where(recorded)}; causal, zig-zag, forward and backward.", "N, rows of the whole sequence",
+               "bytes on one GPU, at most", log="xy", byte="y")
+
+# %% [markdown]
+# **Compare.** The model promises more than the clock shows. Messages run at {{min(gb_s):.0f}} to {{max(gb_s):.0f}} GB/s, not 450, and NCCL's kernels take SMs from the computing; how much each explains has not been profiled. The speed-up has another source: messages are *small*. At {{of_zigzag[-1]['rows']:,}} rows sending takes {{of_zigzag[-1]['sending']:.1f}} % of the time of computing, hidden or not, at {{of_zigzag[0]['rows']:,}} rows {{of_zigzag[0]['sending']:.0f}} %. So the ring is {{of_zigzag[0]['speedup']:.2f}} times as fast as one GPU there, and {{last['speedup']:.2f}} times at N = {{last['N']:,}}; in order it is {{in_order['speedup']:.2f}} times at {{in_order['N']:,}}. Memory is another matter. Besides its shard a rank holds blocks on their way, and sums in float32. On two GPUs that is {{longest[2]:.1f}} GiB each, against {{longest[1]:.1f}} on one GPU alone; only more GPUs make it less.
 #
 # ## Gather K and V instead
 #
@@ -397,6 +419,6 @@ print(", ".join(f"{way}: {count / 2**20:.0f} MiB received by each rank" for way,
 # %% [markdown]
 # ## Sources
 #
-# Liu, Zaharia, Abbeel 2023, [Ring Attention with Blockwise Transformers](https://arxiv.org/abs/2310.01889) · Brandon et al. 2023, [Striped Attention](https://arxiv.org/abs/2311.09431), for the uneven work of a causal ring, and a second way to even it out · zhuzilin, [ring-flash-attention](https://github.com/zhuzilin/ring-flash-attention), for zig-zag · Jacobs et al. 2023, [DeepSpeed Ulysses](https://arxiv.org/abs/2309.14509) · Milakov and Gimelshein 2018, [Online normalizer calculation](https://arxiv.org/abs/1805.02867), for the merge · NVIDIA's H200 data sheet for NVLink's 900 GB/s, both directions together
+# Liu, Zaharia, Abbeel 2023, [Ring Attention with Blockwise Transformers](https://arxiv.org/abs/2310.01889) · Brandon et al. 2023, [Striped Attention](https://arxiv.org/abs/2311.09431), for the uneven work of a causal ring, and a second way to even it out · zhuzilin, [ring-flash-attention](https://github.com/zhuzilin/ring-flash-attention), for zig-zag · Jacobs et al. 2023, [DeepSpeed Ulysses](https://arxiv.org/abs/2309.14509) · Fang and Zhao 2024, [USP](https://arxiv.org/abs/2405.07719) · Llama Team 2024, [Llama 3](https://arxiv.org/abs/2407.21783), section 3.3.2 · Milakov and Gimelshein 2018, [Online normalizer calculation](https://arxiv.org/abs/1805.02867), for the merge · NVIDIA's H200 data sheet for NVLink's 900 GB/s, both directions together
 #
-# **Next:** [16 · Benchmarks](16_benchmarks.ipynb), the kernels of one GPU against PyTorch's own.
+# **Next:** {{after("14")}}.

@@ -11,9 +11,9 @@
 #
 # **You will be able to** train a small language model whose attention is your own code, say what a training step costs in memory and FLOPs and how much of a machine it uses, and let the model write with a KV cache.
 #
-# **You need** chapters 08 and 11; your answers to `ex08_autograd_function`, `ex10_triton_forward` and `ex11_dkdv` take part if they pass. · **100 minutes**, 40 of them exercises · **runs on** CPU or GPU
+# **You need** chapters 08 and 11; your answers to `ex08_autograd_function`, `ex10_triton_forward` and `ex11_dkdv` take part if they pass. · **100 minutes** in three sittings of at most 45, 40 of these minutes for exercises; a line marks the end of each · **runs on** CPU or GPU
 #
-# Everything of the course comes together here. The model is small, so that a laptop can train it, and it has all the parts that large ones have. What changes from run to run is one argument.
+# Here the whole course comes together. The model is small, so that a laptop can train it, and has all the parts of a large one. From run to run only one argument changes.
 
 # %%
 import flashlab  # first: it tells Triton where to run
@@ -21,6 +21,7 @@ import torch
 
 from flashlab.triton_mode import kernel_device
 from flashlab_course import figures, gpt
+from flashlab_course.chapters import after
 from flashlab_course.check import check
 from flashlab_course.lesson import compare, nearest, reveal, yours
 
@@ -45,7 +46,7 @@ print(f"{len(tokens):,} tokens to train on, {len(held_back):,} held back. It beg
 print(gpt.text()[:148])
 
 # %% [markdown]
-# In each layer the attention lets tokens look at those before them, then an MLP works on each token alone. Positions enter as rotations of $Q$ and $K$, so nothing limits the length. Here is the layer's code, from `flashlab_course/gpt/model.py`; the whole model has less than 150 lines.
+# In each layer the attention lets tokens look at those before them, then an MLP works on each token alone. Positions enter as rotations of $Q$ and $K$, so no table limits the length that the code takes. (Beyond the trained length quality falls.) Here is the layer's code, from `flashlab_course/gpt/model.py`; the whole model has less than 150 lines.
 
 # %%
 import inspect
@@ -134,7 +135,7 @@ figures.curves({name: dict(enumerate(values)) for name, values in losses.items()
 # %% [markdown]
 # **Compare.** One curve. Exact attention is exact: what differs is the order of additions, and training carries that along. On a CPU `flash_attention` is the slowest, since its tiles are a Python loop there; speed is a matter for GPUs, and memory for everyone.
 #
-# What has it learned? Text that it has not seen has about the same loss, and what it writes looks like a play from far away:
+# What has it learned? On text that it has not seen its loss is about the same, and from far away its writing looks like a play:
 
 # %%
 learned = models["flash_attention"]
@@ -143,7 +144,39 @@ written = gpt.generate(learned, gpt.encode("ROMEO:\n")[None].to(device), 160, te
 print(gpt.decode(written[0]))
 
 # %% [markdown]
-# **Takeaway.** An attention that is right can be put in place of any other, in the middle of everything, and nobody notices.
+# And where does it look? Attention is an argument, so one that keeps its weights can watch a head before and after training.
+
+# %%
+line = "ROMEO:\nWhat light is this?"
+
+
+def weights_of(model):
+    """The weights (N, N) of the last layer's first head on that line."""
+    kept = []
+
+    def keep(Q, K, V, causal=True):
+        hidden = torch.ones(Q.shape[2], K.shape[2], device=Q.device).triu(1).bool()
+        P = torch.softmax((Q @ K.mT * Q.shape[-1] ** -0.5).masked_fill(hidden, -torch.inf), -1)
+        kept.append(P[0, 0].cpu())
+        return P @ V
+
+    watched = gpt.GPT(shape, keep).to(device)
+    watched.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        watched(gpt.encode(line)[None].to(device))
+    return kept[-1]
+
+# %%
+looks = {"before training": weights_of(model), f"after {steps} steps": weights_of(learned)}
+largest = [P[8:].amax(-1).mean().item() for P in looks.values()]
+figures.matrices({name: (P, None) for name, P in looks.items()}, f"A token's largest weight grows from {largest[0]:.2f} to {largest[1]:.2f} on average",
+                 "Measured here: last layer, first head. The darker, the larger the weight.", "key", "query", number="",
+                 rows=line.replace("\n", "¶"), columns=line.replace("\n", "¶"))
+
+# %% [markdown]
+# **Takeaway.** A right attention can replace any other in a model, and nothing else changes.
+#
+# *End of sitting 1. To continue later, run the notebook from the top.*
 #
 # ## What training keeps
 #
@@ -223,7 +256,7 @@ for name, share in found.items():
 _ = compare("MFU of the small GPT, per cent", my_mfu, found)
 
 # %% [markdown]
-# **Takeaway.** MFU is honest about what is asked of a machine: a model's work over time, whoever does what in between. Ask of a published one how it counts masked pairs and recomputation.
+# **Takeaway.** MFU counts only the model's own work, over time. Ask of a published one how it counts masked pairs and recomputation.
 #
 # ## Where the time goes
 #
@@ -245,6 +278,8 @@ figures.bars(parts, "Attention takes " + ", ".join(f"{of['attention'] / sum(of.v
 
 # %% [markdown]
 # **Takeaway.** Measure before you tune: a kernel that is twice as fast saves half of its share, and nothing else.
+#
+# *End of sitting 2.*
 #
 # ## One token at a time
 #
@@ -344,8 +379,9 @@ figures.curves(memory, f"Naive attention ends at {longest['naive']:,} tokens, fl
                f"Recorded on {where(recorded)}.", "context N", "peak memory", log="xy", byte="y", ticks=[1024, 4096, 16384, 65536, 262144])
 
 # %%
-ours, theirs = (rows[name, 32768] for name in ("flash_attention", "SDPA flash"))
-print(f"At 32,768 tokens {ours['tokens_s']:,.0f} tokens/s, {ours['tokens_s'] / theirs['tokens_s']:.2f} times SDPA's FlashAttention-2; "
+ours = rows["flash_attention", 32768]
+rival = max((row for (name, N), row in rows.items() if N == 32768 and name.startswith("SDPA") and row["tokens_s"]), key=lambda row: row["tokens_s"])
+print(f"At 32,768 tokens {ours['tokens_s']:,.0f} tokens/s, {ours['tokens_s'] / rival['tokens_s']:.2f} times the fastest of SDPA's, {rival['implementation']}, over {ours['steps']} steps; "
       f"model FLOPs utilisation {ours['mfu']:.0%}, against {rows['flash_attention', 1024]['mfu']:.0%} at 1,024.")
 curves = {row["implementation"]: row["losses"] for row in recorded["curves"] if row["losses"]}
 shown = {name: curves[name] for name in ("naive", "flash_attention", "SDPA math", "SDPA flash")}
@@ -353,19 +389,17 @@ figures.curves({name: dict(enumerate(values)) for name, values in shown.items()}
                f"Recorded on {recorded['provenance']['device']}: bfloat16 autocast.", "step", "loss", ylim=(0, None))
 
 # %% [markdown]
-# **Compare.** The curves lie on one another: what attention costs is not what it computes. Naive attention keeps matrices of $N \times N$ for the backward pass of all 12 layers, and ends at 8,192. `flash_attention` still trains at 262,144 tokens, in 132 GiB. With $N$ the share of attention in a step's FLOPs grows, and the course's kernel is better at those than PyTorch's small operations are at the rest: so utilisation rises.
+# **Compare.** The curves lie on one another: the cost of an attention does not change its result. Naive attention keeps matrices of $N \times N$ for the backward pass of all 12 layers, and ends at {{longest['naive']:,}}. `flash_attention` still trains at {{max(memory['flash_attention']):,}} tokens, in {{memory['flash_attention'][max(memory['flash_attention'])] / 2**30:.0f}} GiB. With $N$ the share of attention in a step's FLOPs grows. The course's kernel uses the machine better than PyTorch's small operations do, so utilisation rises from {{rows['flash_attention', 1024]['mfu']:.0%}} to {{rows['flash_attention', max(memory['flash_attention'])]['mfu']:.0%}}.
 
 # %% [markdown]
-# And writing? A token's step is hundreds of launches, each short: the host cannot keep up. `generate(..., graph=True)` captures the step once as a CUDA graph and replays it (chapter 13). **Predict**: behind 1,024 tokens, for one reader, how many times as many tokens a second does the graph give?
-
-# %%
-my_gain_of_a_graph = None
+# And writing? A token's step is hundreds of short launches: the host cannot keep up. `generate(..., graph=True)` captures the step once as a CUDA graph and replays it (chapter 13).
 
 # %%
 writing = load_results("gpt_h200", "generation")
 generation = {(row["prompt"], row["batch"], row["cached"], row["graph"]): row for row in writing["generation"]}
 gain = generation[1024, 1, True, True]["tokens_s"] / generation[1024, 1, True, False]["tokens_s"]
-_ = compare("what a graph gives", my_gain_of_a_graph, gain, "times")
+step_ms = [1000 * row["batch"] / row["tokens_s"] for (*_, cached, graph), row in generation.items() if cached and not graph]
+share = {size: generation[*size, True, True]["tokens_s"] / generation[*size, True, True]["bound_tokens_s"] for size in ((1024, 1), (32768, 8))}
 for N, batch in ((1024, 1), (32768, 8)):
     ways = (False, False), (True, False), (True, True)
     without, cached, graph = (generation[N, batch, *way]["tokens_s"] for way in ways)
@@ -373,7 +407,7 @@ for N, batch in ((1024, 1), (32768, 8)):
           f"{generation[N, batch, True, True]['bound_tokens_s']:,.0f} at most")
 
 # %% [markdown]
-# **Compare.** Without a graph a step takes nine to sixteen milliseconds, behind 1,024 tokens as behind 32,768: the host's time. With one, eight readers behind 32,768 tokens are written for at 78 % of what memory allows; a single one behind 1,024 still waits for the starts of hundreds of small kernels, and fusing those is what is left.
+# **Compare.** Without a graph a step takes {{min(step_ms):.0f}} to {{max(step_ms):.0f}} ms, after 1,024 tokens as after 32,768: the host's time. With one, the GPU writes {{gain:.1f}} times as many tokens for one reader after 1,024, {{share[1024, 1]:.0%}} of what memory allows: it still waits for hundreds of small kernels to start, and fusing those is what is left. For eight readers after 32,768 tokens it is {{share[32768, 8]:.0%}}.
 
 # %% [markdown]
 # ## Inside models of others
@@ -416,7 +450,7 @@ if with_transformers:
     print(llama.generate(short[None], max_new_tokens=8, do_sample=False)[0].tolist())
 
 # %% [markdown]
-# The padding is taken out, and the tokens that are kept are packed one after the other, with `cu_seqlens` to tell them apart: no mask of $N \times N$ is made on the way.
+# The padding is taken out, and the other tokens are packed one after the other, with `cu_seqlens` to tell them apart. No mask of $N \times N$ is made.
 #
 # **Takeaway.** One function with a clear contract fits into models that you did not write.
 #
@@ -432,4 +466,4 @@ if with_transformers:
 #
 # The text: William Shakespeare, public domain; the excerpt is the one that Karpathy's [char-rnn](https://github.com/karpathy/char-rnn) made known · Karpathy's [nanoGPT](https://github.com/karpathy/nanoGPT), for how small a GPT can be · Su et al. 2021, [rotary positions](https://arxiv.org/abs/2104.09864) · Zhang, Sennrich 2019, [RMS norm](https://arxiv.org/abs/1910.07467) · Ainslie et al. 2023, [GQA](https://arxiv.org/abs/2305.13245) · Chowdhery et al. 2022, [PaLM](https://arxiv.org/abs/2204.02311), appendix B, for MFU · Pope et al. 2022, [Efficiently scaling transformer inference](https://arxiv.org/abs/2211.05102), for what bounds decoding
 #
-# **Next:** [16 · Benchmarks](16_benchmarks.ipynb) measures the kernels by themselves.
+# **Next:** {{after("15")}}.

@@ -11,19 +11,21 @@
 #
 # **You will be able to** time a GPU kernel so that the number means something; read run time, memory, speed, error and bytes off a plot and say what holds a kernel back; and see through a benchmark that flatters.
 #
-# **You need** chapters 06 and 07; the kernels measured here are those of 10 and 11, and the last ones of 12. · **100 minutes**, 35 of them for four tasks in the notebook itself · **runs on** CPU (recorded figures) or GPU (a live run of a minute or two)
+# **You need** chapters 06 and 07; the kernels measured here are those of 10 and 11, and the last ones of 12. · **110 minutes** in three sittings of at most 45, 45 of these minutes for tasks and one exercise; a line marks the end of each · **runs on** CPU (recorded figures) or GPU (a live run of a minute or two)
 #
-# Beside the course's kernels stand naive attention and the four backends of PyTorch's `scaled_dot_product_attention`, SDPA for short: `math`, one operation after the other; `efficient` and `flash`, two fused kernels, the second of them FlashAttention-2 in CUDA by its authors; and `cudnn`, NVIDIA's own. Of the course's kernels the plots show two, the first, which is chapter 10's, and the last of chapter 12; those between stand beside each other there.
+# Beside the course's kernels stand naive attention and the four backends of PyTorch's `scaled_dot_product_attention`, SDPA for short: `math`, one operation after the other; `efficient` and `flash`, two fused kernels, the second of them FlashAttention-2 in CUDA by its authors; and `cudnn`, NVIDIA's own. (In PyTorch 2.13 `activate_flash_attention_impl` can swap FlashAttention-3 or 4 in for `flash`; the records are of 2.11.) FlashAttention-4 has a run of its own. Two of the course's kernels are shown, chapter 10's and the last of chapter 12.
 
 # %%
 import flashlab  # first: it tells Triton where to run
 from flashlab import cost
 from flashlab_course import bench, figures
+from flashlab_course.figures.chapter_12 import gains, standing
 from flashlab_course.skip import skip_the_rest
 
 try:
     loaded, source = bench.live_or_recorded()
     counters, loaded_backward = bench.load_results("counters_h100"), bench.load_results("backward_h200")
+    recorded, beside_4 = (bench.load_results("forward_h200", label) for label in ("all", "FlashAttention-4"))
     print(f"Run times below are {source}.\nCounters are recorded on {bench.where(counters)},")
     print(f"the backward pass on {bench.where(loaded_backward)}.")
 except FileNotFoundError as error:
@@ -33,7 +35,7 @@ except FileNotFoundError as error:
 # %% [markdown]
 # The line at the foot of each picture says whether its numbers are modelled, measured here, or recorded, and on which device.
 #
-# **Your kernel.** Once your `ex10_triton_forward` and `ex11_dkdv` pass and there is a GPU here, this cell measures them at the same sizes, and they stand in every plot of run times below, as "yours". Until then nothing is added.
+# **Your kernel.** Once your `ex10_triton_forward` and `ex11_dkdv` pass and there is a GPU here, this cell measures them at the same sizes, and they stand in every plot of run times below, as "yours". The last section shows what can be said of them without a GPU.
 
 # %%
 from flashlab_course.lesson import compare, yours
@@ -43,7 +45,7 @@ for run, exercise in ((results, "ex10_triton_forward"), (backward, "ex11_dkdv"))
     if any(row["implementation"] == "yours" for row in run["rows"]):
         print(f"{exercise}: in the plots, measured here" + ("" if run is results else "; its rivals are recorded"))
     else:
-        print(f"{exercise}: " + ("passes, but there is no GPU here to time it" if yours.answer(exercise) else "has not passed yet"))
+        print(f"{exercise}: " + ("passes; without a GPU its time stays open" if yours.answer(exercise) else "has not passed yet"))
 
 # %% [markdown]
 # Choose a head dimension and a mask. When you have reached the end, come back, change them, and run everything again.
@@ -143,7 +145,7 @@ for name, row in rows.items():
 said = compare("what the benchmark gives to a wrong function", my_verdict, "no time" if rows["every_second_key"]["ms"] is None else "a time")
 
 # %% [markdown]
-# Whatever has not just passed the error bound, on the very tensors to be timed, gets a reason in place of a number. But those tensors are ordinary random numbers.
+# A call that has not just passed the error bound, on the tensors to be timed, gets a reason in place of a number. But those tensors are ordinary random numbers.
 #
 # **Your turn** (10 minutes). Write an attention that gets a time here and is wrong all the same: the next cell runs it on other scores, 60 times as large. If nothing comes to mind: chapter 03 had a first formula of the softmax, before the safe one.
 
@@ -201,25 +203,23 @@ figures.curves({"": dict(enumerate(runs[0], 1))}, f"The slowest of {len(runs[0])
 #
 # On a GPU four more things go wrong. A launch returns before the work is done, so the GPU's own *events* must take the time (chapter 09 times one kernel in five ways). Inputs linger in the L2 cache: it is overwritten between runs. The clock rate drops as the chip warms up: the contestants take turns. And a speed to compare with has to come from the same run. `flashlab_course/bench/timing.py` does all four.
 #
-# **Predict**: by how many per cent do the 20th and the 80th percentile differ, in the row where they differ most?
-
-# %%
-my_spread = None     # per cent
+# By how many per cent do the 20th and the 80th percentile differ?
 
 # %%
 widest = max(100 * (r["ms_high"] - r["ms_low"]) / r["ms"] for r in results["rows"] if r["ms"])
-said = compare("widest spread of repeated runs", my_spread, widest, "%")
 spreads = {}
 for r in sorted((r for r in results["rows"] if r["ms"]), key=lambda r: r["ms"]):
     spreads.setdefault(r["implementation"], {})[r["ms"]] = 100 * (r["ms_high"] - r["ms_low"]) / r["ms"]
 middle = statistics.median(spread for line in spreads.values() for spread in line.values())
-said.on(figures.curves({name: spreads[name] for name in (ours, *others) if name in spreads}, f"Repeated runs usually spread by {middle:.1f} %, at most by {widest:.0f} %",
-                       f"{source[0].upper()}{source[1:]}.", "median run time (ms)", "80th − 20th percentile (%)", log="x", dots=True))
+figures.curves({name: spreads[name] for name in (ours, *others) if name in spreads}, f"Repeated runs usually spread by {middle:.1f} %, at most by {widest:.0f} %",
+               f"{source[0].upper()}{source[1:]}.", "median run time (ms)", "80th − 20th percentile (%)", log="x", dots=True)
 
 # %% [markdown]
 # Slow rows have few runs, since a turn has a fixed length, and percentiles of three runs mean little.
 #
-# **Takeaway.** Warm-up, events, cold cache, turns, median. And a lead counts only where the two ranges, from the 20th to the 80th percentile, do not overlap.
+# **Takeaway.** Warm-up, events, cold cache, turns, median. And a lead counts only where both have three runs or more and the two ranges, from the 20th to the 80th percentile, do not overlap.
+#
+# *End of sitting 1. To continue later, run the notebook from the top.*
 #
 # ## Run time
 #
@@ -238,7 +238,7 @@ in_units(said, kernel[first]["ms"]).on(figures.benchmark(results, "ms", d, causa
 # %% [markdown]
 # Both axes are logarithmic, so a line of slope 1 grows like the FLOPs. Where a line is flatter, something that does not grow with $N$ still has a share of the time; a section below says what.
 #
-# The title's ratio needs a footnote. Our naive attention returns $L$ as well as $O$. For a fused kernel $L$ is a by-product; PyTorch's `logsumexp` is a chain of GPU kernels that read and write $S$ again. Whoever needs $O$ alone does not pay for them. At $N = 4096$, $d = 64$ the four operations of $O$ have been timed one by one, and the first kernel beside them. **Predict** how many times as long as the first kernel they take, if naive attention with $L$ takes what the last cell printed.
+# The title's ratio needs a footnote. Our naive attention returns $L$ as well as $O$. For a fused kernel $L$ is a by-product; PyTorch's `logsumexp` is a chain of GPU kernels that read and write $S$ again, which $O$ alone does not need. At $N = 4096$, $d = 64$ the four operations of $O$ have been timed one by one, and the first kernel beside them. **Predict** how many times as long as the first kernel they take, if naive attention with $L$ takes what the last cell printed.
 
 # %%
 my_O_alone = None     # times the first kernel
@@ -302,7 +302,7 @@ figures.bars(peaks, f"Naive attention holds {matrices:.1f} matrices of N × N fo
              f"{source[0].upper()}{source[1:]}. N = {row['N']}, d = {d}, batch {row['B']}, beyond Q, K, V.", "GiB")
 
 # %% [markdown]
-# **Compare.** The kernel needs room for its results and nothing else. Naive attention holds $S$, $P$ and a temporary of `logsumexp`; for $O$ alone it would hold two matrices (modelled: read off the code), which changes nothing about how they grow. At constant $B \cdot N$ they grow like $N$, and for a single sequence like $N^2$.
+# **Compare.** The kernel needs room for its results and nothing else. Naive attention holds $S$, $P$ and a temporary of `logsumexp`; for $O$ alone it would hold two matrices (modelled: read off the code). At constant $B \cdot N$ they grow like $N$, and for a single sequence like $N^2$.
 #
 # **Takeaway.** $O(N)$ memory is the part of FlashAttention that no faster chip can replace: without it long texts do not run at all.
 
@@ -320,38 +320,44 @@ said = compare("the kernel's share of a matrix product", my_share, best["tflops"
 in_units(said, matmul).on(figures.benchmark(results, "tflops", d, causal, live=live), x=best["N"])
 
 # %% [markdown]
-# The title names the nearest relative, SDPA flash: the same algorithm, written in CUDA. But a fair reader asks for the fastest line. **Predict** its speed at the largest $N$, as a multiple of the kernel's.
+# The title names the nearest relative, SDPA flash: the same algorithm, written in CUDA. But a fair reader asks for the fastest line.
 
 # %%
-my_fastest = None
-
-# %%
-lead = max(kernel[last]["ms"] / rows[last]["ms"] for rows in others.values() if last in rows)
-said = compare("the fastest other against the kernel", my_fastest, lead, "times")
-said.on(figures.relative_speed(results, d, causal, live=live), x=last)
+figures.relative_speed(results, d, causal, live=live)
 
 # %% [markdown]
-# **Compare.** SDPA flash was written for the A100, one generation before the H100, and uses nothing newer; nor does the first kernel. cuDNN's kernel is made for the H100, and so is the last one of chapter 12. Where the ranges of repeated runs overlap, nobody leads.
+# SDPA flash was written for the A100, one generation before the H100, and uses nothing newer; nor does the first kernel. cuDNN's kernel is made for the H100, and so is the last one of chapter 12.
 #
-# One size is an anecdote. **Predict** at how many of all sizes, with both head dimensions and both masks, the kernel is ahead of the fastest other just named, ranges apart.
+# One size is an anecdote. **Predict** at how many of the recorded sizes, with both head dimensions and both masks, the kernel is ahead of cuDNN.
 
 # %%
 my_leads = None
 
 # %%
-from flashlab_course.figures.chapter_12 import gains
-
-rival = max((name for name in others if last in others[name]), key=lambda name: kernel[last]["ms"] / others[name][last]["ms"])
-all_sizes = gains(results, ours, rival)
+all_sizes = gains(recorded, kernel_name(recorded), "sdpa_cudnn")
 said = compare("sizes at which the kernel leads", my_leads, sum(not tied and ratio > 1 for _, ratio, tied in all_sizes))
 behind = [f"N = {row['N']}, d = {row['d']}{', causal' if row['causal'] else ''}" for row, ratio, tied in all_sizes if not tied and ratio < 1]
-print(f"behind {label(rival)}: {'; '.join(behind) or 'nowhere'} ({how})")
-figures.gain_of_rung(results, ours, rival, live=live)
+figures.gain_of_rung(recorded, kernel_name(recorded), "sdpa_cudnn")
+
+# %%
+def version_of(name, run):
+    """The version of a rival in a recorded run, in words."""
+    torch_version, own = run["provenance"]["torch"], run["provenance"].get("flash-attn-4")
+    return (own or "version not recorded") if name == "fa4" else f"of torch {torch_version}"
+
+
+rivals = ("sdpa_cudnn", "sdpa_flash", "fa4")
+print("; ".join(f"{label(name)}: {version_of(name, beside_4)}" for name in rivals))
+from_all = gains(beside_4, "fa2_hopper_forward", rivals)               # at each size the fastest of these
+figures.speeds_beside(beside_4, dict.fromkeys(("sdpa_flash", "sdpa_cudnn", "fa2_tma_forward", "fa2_hopper_forward")), "fa4")
+
+# %%
+figures.benchmark(beside_4, "tflops", d, causal)
 
 # %% [markdown]
-# **Compare.** In the recorded run “as fast as cuDNN or faster” is true of nearly all sizes; of which it is not true has to be said as well. Where the kernel is behind, sequences are short: a later section asks why those are slower. And at many sizes the honest word is “tied”.
+# **Compare.** Against cuDNN the kernel is {{standing(all_sizes)}}. It is behind at {{'; '.join(behind) or 'none'}}: a later section asks why short sequences are slower. Against the fastest of all three at each size it is {{standing(from_all)}} in the run with FlashAttention-4. FlashAttention-3, made for this very GPU, has not been timed.
 #
-# **Takeaway.** Name the fastest competitor, not the most convenient one.
+# **Takeaway.** Name the fastest competitor, not the most convenient one. And where the ranges overlap, say “tied”.
 
 # %% [markdown]
 # ## Off the beaten sizes
@@ -364,34 +370,35 @@ my_other_sizes = {"float16, d = 128": None, "bfloat16, d = 256": None}
 # %%
 from flashlab.ladder import KERNELS
 
-beyond = [row for kind in ("float16", "d = 256", "long") for row in bench.load_results("forward_h200", kind)["rows"]]
-of_cudnn = {}
-for row in beyond:
-    if row["implementation"] in {one.name for one in KERNELS} and not row["causal"] and row["N"] >= 16384 and not row["skipped"]:
-        size = f"{row['dtype']}, d = {row['d']}" + (f", N = {row['N']}" if row["N"] > 16384 else "")
-        of_cudnn[size] = max(row["vs_sdpa_cudnn"], of_cudnn.get(size, 0))
+runs_beyond = [bench.load_results("forward_h200", kind) for kind in ("float16", "d = 256", "long")]
+beyond = [row for run in runs_beyond for row in run["rows"]]
+of_cudnn, level = {}, {}
+for row, ratio, tied in (found for run in runs_beyond for one in KERNELS for found in gains(run, one.name, "sdpa_cudnn")):
+    size = f"{row['dtype']}, d = {row['d']}" + (f", N = {row['N']}" if row["N"] > 16384 else "")
+    if not row["causal"] and row["N"] >= 16384 and ratio > of_cudnn.get(size, 0):
+        of_cudnn[size], level[size] = ratio, tied
 _ = compare("other types and widths against cuDNN", my_other_sizes, {size: of_cudnn[size] for size in my_other_sizes}, "times")
-figures.bars(of_cudnn, f"Ahead of cuDNN but at d = 256, where it is {of_cudnn['bfloat16, d = 256']:.2f} times as fast",
+place = {size: "tied with" if level[size] else "ahead of" if ratio > 1 else "behind" for size, ratio in of_cudnn.items()}
+figures.bars(of_cudnn, f"In float16 at d = 128 {place['float16, d = 128']} cuDNN, at d = 256 {of_cudnn['bfloat16, d = 256']:.2f} times as fast",
              f"Recorded on {bench.where(bench.load_results('forward_h200', 'd = 256'))}, three runs. Forward, no mask, N = 16384 where nothing is said.",
              "cuDNN's time over that of the course's best kernel")
 
 # %% [markdown]
-# **Compare.** The type makes no difference to speak of; width does. No kernel of the course divides the labour among warps at $d = 256$, and the gap is wider than the one that the TMA rung leaves at $d = 128$.
+# **Compare.** Beside cuDNN the kernel is {{', '.join(f'{words} it at {size}' for size, words in place.items())}}. No kernel of the course divides the labour among warps at $d = 256$.
 #
-# FlexAttention is PyTorch's way to a kernel of one's own: you write how a score changes, and `torch.compile` makes Triton code of it. **Predict** its speed without any change, causal, $d = 128$, $N = 16384$, as a multiple of SDPA flash's and of the course's TMA rung, which is Triton as well.
-
-# %%
-my_flex = {"SDPA flash": None, "+ TMA": None}
+# FlexAttention is PyTorch's way to a kernel of your own: you write how a score changes, and `torch.compile` generates the kernel. In PyTorch 2.11, recorded here, that is Triton code; in 2.13 `BACKEND="FLASH"` generates CuTe code instead. Here is its speed without any change, beside the course's TMA rung, which is Triton as well.
 
 # %%
 flex = {label(row["implementation"]): row["tflops"] for row in beyond
         if (row["d"], row["N"], row["causal"], row["dtype"]) == (128, 16384, True, "bfloat16") and row["tflops"]}
-_ = compare("FlexAttention against others", my_flex, {name: flex["FlexAttention"] / flex[name] for name in my_flex}, "times")
-figures.bars(flex, "A generated kernel beside those written by hand", "Recorded in one run: forward, bfloat16, d = 128, N = 16384, causal.",
+flex_run = bench.load_results("forward_h200", "FlexAttention")
+of_flex = gains(flex_run, "flex_attention", "sdpa_cudnn")
+flex_span = [min(ratio for _, ratio, _ in of_flex), max(ratio for _, ratio, _ in of_flex)]
+figures.bars(flex, f"A generated kernel has {flex['FlexAttention'] / flex['+ TMA']:.2f} times the speed of the TMA rung, written by hand", "Recorded in one run: forward, bfloat16, d = 128, N = 16384, causal.",
              "TFLOP/s")
 
 # %% [markdown]
-# At shorter sequences and without a mask, too: 0.62 to 0.88 times cuDNN's speed (`results/forward_h200.json`, the run “FlexAttention”).
+# With and without a mask it has {{flex_span[0]:.2f}} to {{flex_span[1]:.2f}} times cuDNN's speed, {{standing(of_flex)}} (`results/forward_h200.json`, the run “FlexAttention”).
 #
 # And then there are sizes that no benchmark shows. A sequence of 4095 tokens has a last tile with a row missing; eight query heads that share a key head leave an eighth of the key blocks. **Predict** the speed of chapter 12's last kernels there, in multiples of their speed at $N = 4096$ with a key head for each.
 
@@ -409,14 +416,16 @@ for what in ("forward", "backward"):
         for masked in (False, True):
             usual = mine.get((4096, masked)) if record == "ragged" else plain[masked]
             odd[f"{words}, {what}{', causal' if masked else ''}"] = mine[N_asked, masked] / usual
+whole = next(row["tflops"] for row in bench.load_results("backward_h200", "shared heads, whole groups")["rows"] if row["causal"]
+             and (row["implementation"], row["N"], row["d"]) == ("fa2_hopper_backward", 4096, 128)) / plain[True]
 _ = compare("odd sizes", my_odd_sizes, {name: odd[name] for name in my_odd_sizes}, "times")
-figures.bars(odd, "Shared heads keep nearly all of the speed", f"Recorded on {bench.where(bench.load_results('forward_h200', 'ragged'))}; "
+figures.bars(odd, f"Odd sizes keep {min(odd.values()):.0%} of the speed or more", f"Recorded on {bench.where(bench.load_results('forward_h200', 'ragged'))}; "
              "d = 128. Shared heads: two runs, of two days.", "times the speed at N = 4096, equal heads")
 
 # %% [markdown]
-# **Compare.** The backward kernel has a program for each block of keys of each key head. With 8 query heads on each, 64 heads are 8, and 256 programs are left for 132 SMs; with a mask the longest has 32 times the work of the shortest, and the last SMs wait: 0.79 times the speed (`results/backward_h200.json`, the run “shared heads, whole groups”). So the heads of a group are shared out among programs that own the same keys, here one program for each head, and their dK and dV are added up in the end.
+# **Compare.** The backward kernel has a program for each block of keys of each key head. When 64 query heads share 8 key heads, 256 programs are left for 132 SMs. With a mask the longest has 32 times the work of the shortest, and most SMs wait at the end: {{whole:.2f}} times the speed (`results/backward_h200.json`, the run “shared heads, whole groups”). So the heads of a group are shared out among programs that own the same keys, here one program for each head, and their dK and dV are added up in the end.
 #
-# What a window spares, and packing costs, has a record of its own.
+# What a window saves and what packing costs was recorded, too.
 
 # %%
 spans = bench.load_results("spans_h200")["rows"]
@@ -424,13 +433,18 @@ kinds = {"a window of 2048, beside the causal mask": [row["times_faster"] for ro
 kinds |= {f"packed sequences of {N}, beside a batch": [row["times_faster"] for row in spans if row["packed"] and row["N"] == N] for N in (1024, 4096)}
 for what, ratios in kinds.items():
     print(f"{what}: {min(ratios):.2f} to {max(ratios):.2f} times the speed")
+packed_before = {row["times_faster"]: row["N"] for row in bench.load_results("spans_h200", "before")["rows"] if row["packed"]}
+window, all_of_it = 2048, 16384
+by_scores = (all_of_it**2 / 2) / (window * all_of_it - window**2 / 2)
 
 # %% [markdown]
-# A window of an eighth of the keys leaves less than a quarter of the causal triangle: by its scores it could be 4.3 times as fast. Tiles at both of its edges are computed whole and have masks, and a tile's beginning and end weigh more where it sees few keys; how much of the difference each is, has not been measured.
+# A window of an eighth of the keys leaves less than a quarter of the causal triangle: by its scores it could be {{by_scores:.1f}} times as fast. Tiles at both of its edges are computed whole and have masks, and a tile's beginning and end weigh more where it sees few keys. How much each of these costs has not been measured.
 #
-# Packing cost more at first, up to 15 percent at 1024 (`results/spans_h200.json`, the run “before”). Changed since: tiles that see few keys, of all heads, come last, so that no long one keeps the other SMs waiting at the end; no program looks at blocks that a batch would not have; a mask where a block needs one, not where it might; and one warp looks up where a sequence lies, and tells the others. What each brought is not recorded; the older run also timed the making of `cu_seqlens`, which the layers of a model share.
+# Packing cost more at first, up to {{100 * (1 - min(packed_before)):.0f}} % at N = {{packed_before[min(packed_before)]}} (`results/spans_h200.json`, the run “before”). Since then tiles that see few keys come last, so that no long one keeps the other SMs waiting at the end; programs skip blocks that a batch would not have; and only blocks that need a mask get one. What each change brought is not recorded; the older run also timed the making of `cu_seqlens`.
 #
 # **Takeaway.** A benchmark shows the sizes somebody chose. Ask for yours.
+#
+# *End of sitting 2.*
 
 # %% [markdown]
 # ## HBM bytes against the model
@@ -457,6 +471,7 @@ for row in counters["rows"]:
         without_L[row["N"]] = moved(for_O(row))
 
 # %%
+naive_counted = {r["N"]: r for r in counters["rows"] if r["implementation"] == "naive_forward" and not r["skipped"]}
 fused_rows = {r["N"]: r for r in counters["rows"] if r["implementation"] == counted and not r["skipped"]}
 row = fused_rows[max(fused_rows)]
 once = 3 * row["B"] * row["H"] * row["N"] * row["d"] * 2                     # bytes of Q, K and V
@@ -466,7 +481,7 @@ for point in yours.over_N([128, 256]):
 in_units(said, once).on(figures.model_vs_counters(counters, without_L=without_L), x=row["N"], ax=-1)
 
 # %% [markdown]
-# **Compare.** The model counts what the programs ask for. L2 sees a little less: some requests are joined or served before they reach it, and these counters do not say where. DRAM sees far less: L2 serves nearly all the repeated reads of $K_j$ and $V_j$. Naive attention moves *more* than the model says: PyTorch's `logsumexp` is a chain of kernels on the GPU, and several of them read or write $S$ again. They are half of its bytes.
+# **Compare.** The model counts what the programs ask for. L2 sees a little less: some requests are joined or served before they reach it, and these counters do not say where. DRAM sees far less: L2 serves nearly all the repeated reads of $K_j$ and $V_j$. Naive attention moves *more* than the model says: PyTorch's `logsumexp` is a chain of kernels on the GPU, and several of them read or write $S$ again. At the largest $N$ they make up {{1 - without_L[max(without_L)] / moved(naive_counted[max(naive_counted)]['kernels']):.0%}} of its bytes.
 #
 # **Takeaway.** The model says what is asked for, the caches decide what it costs.
 
@@ -498,9 +513,9 @@ said.on(figures.curves(speeds, f"At N = {max(fused_rows)} its bytes allow naive 
                        words, "N", "TFLOP/s", log="xy", dashed=figures.series(points, "N", "limit", of="name")), x=max(fused_rows))
 
 # %% [markdown]
-# **Compare.** Naive attention's FLOPs and bytes both grow with $N^2$, so their ratio settles, and the limit with it. Without $L$ the limit is about twice as high, and still far below what is left to the fused kernel: there the bytes grow like $N$ only, and soon limit nothing.
+# **Compare.** Naive attention's FLOPs and bytes both grow with $N^2$, so their ratio settles, and the limit with it. Without $L$ the limit is {{limits[figures.WITHOUT_L] / limits['naive_forward']:.1f}} times as high, and still far below what the fused kernel may reach: its bytes grow like $N$ only, and soon limit nothing.
 #
-# Two cautions. The counters saw 16 heads on an H100, the clock as many as the run has, on its own GPU: that a head's bytes stay the same is an assumption. And the fused kernel's bytes are slightly too few: under `ncu`, Nsight Compute's command, the caches start empty, and what still sits in L2 at the end was never counted as written.
+# Two cautions. The counters saw 16 heads on an H100, the clock as many as the run has, on its own GPU: we assume that a head's bytes stay the same. And the fused kernel's bytes are slightly too few: what still sits in L2 at the end was never counted as written.
 #
 # **Takeaway.** Naive attention flattens where its bytes say it must. A flat line alone proves nothing: SDPA efficient stores no $S$ either, and stays far below the ceiling all the same.
 
@@ -518,6 +533,19 @@ fused_point = next(point for point in longest if point["name"] == counted)
 said = compare("FLOPs a byte of the fused kernel", my_intensity, fused_point["flops"] / fused_point["bytes"])
 print(f"a score at d = 64: its products alone take {4 * 64 / matmul:.2f} picoseconds of the whole GPU (at {matmul:.0f} TFLOP/s, {how})")
 said.on(figures.roofline(longest, copy, matmul, f"Speeds {source}; bytes: DRAM counters at B = 1, H = 16, recorded."), axis="x")
+
+# %% [markdown]
+# **Exercise: the roofline** ([exercises/ex16_roofline.py](../exercises/ex16_roofline.py), 10 minutes). Predict a kernel's place from its FLOPs and bytes. The last section places your kernels by it.
+
+# %%
+from flashlab_course.check import check
+
+check("ex16_roofline")
+
+# %%
+from flashlab_course.lesson import reveal
+
+reveal("ex16_roofline")
 
 # %% [markdown]
 # Right of the ridge a kernel does not wait for DRAM. That does not mean that it waits for tensor cores: the first kernel's dot stays far below their line. What else is there?
@@ -544,9 +572,9 @@ said.on(figures.bars(fast, f"The kernel's time of a score is {ps[ours] / sum(alo
                      f"{source[0].upper()}{source[1:]}. d = 64, no mask, each at its best N.", "picoseconds a score, whole GPU"), axis="x")
 
 # %% [markdown]
-# **Compare.** Neither unit alone explains a kernel's time. Done one after the other they need the sum; a kernel that is faster than that must do one tile's exponentials while another tile's products run. In the recorded run the first kernel needs more than the sum, and the last one, whose warpgroups take turns, less: chapter 12's schedule, seen from outside. A kernel that takes all its exponentials from these units cannot be faster than the longer of the two: as $d$ shrinks, that becomes the exponentials, whose number does not depend on $d$.
+# **Compare.** Neither unit alone explains a kernel's time. One after the other they need the sum; a faster kernel must do one tile's exponentials while another tile's products run. In the recorded run the first kernel needs more than the sum, and the last one, whose warpgroups take turns, less: chapter 12's schedule, seen from outside. A kernel that takes all its exponentials from these units cannot be faster than the longer of the two: as $d$ shrinks, that becomes the exponentials, whose number does not depend on $d$.
 #
-# What is left has other names. *Latency*: a product waits for its tile to arrive, a softmax waits for its product. *Synchronisation*: warps that share a tile wait for each other. And more float32 work than the exponential: scale, maximum, sum, rescaling (chapter 06 counts it). The clock does not say which; tuning kernels means finding out.
+# The rest has other causes. *Latency*: a product waits for its tile, a softmax for its product. *Synchronisation*: warps that share a tile wait for each other. And more float32 work than the exponential: scale, maximum, sum, rescaling (chapter 06 counts it). The clock does not say which.
 #
 # **Takeaway.** Left of the ridge bytes are the limit. Right of it there are several candidates, and the matrix product is only one of them.
 
@@ -578,9 +606,9 @@ figures.curves({ours: alone}, f"A sequence of {first} tokens takes {alone[first]
                ceilings={"one launch": 1000 * launch} if launch else {})
 
 # %% [markdown]
-# **Compare.** At constant $B \cdot N$ the number of query blocks is the same at every $N$; what shrinks is the loop over keys in each. A program first waits for $Q_i$ and the first $K_j$, and at the end it writes $O_i$: the shorter the loop, the larger that share. Programs that stay, as those of chapter 12's last kernel do, can ask for the next block's tiles while they write this one's result. That hides a part, and the line still rises.
+# **Compare.** At constant $B \cdot N$ the number of query blocks is the same at every $N$; what shrinks is the loop over keys in each. A program first waits for $Q_i$ and the first $K_j$, and at the end it writes $O_i$: the shorter the loop, the larger that share. The programs of chapter 12's last kernel stay, and ask for the next block's tiles while they write this one's result. That hides a part, and the line still rises.
 #
-# The second picture shows what our convention hides. A single short sequence has too few programs to fill the chip, and its share of the GPU's time is shorter than a launch: then you wait for the CPU. That is one more reason to fuse, besides bytes. **Predict**: how many launches does naive attention need, $L$ included, for a fused kernel's one?
+# The second picture shows what our convention hides. A single short sequence has too few programs to fill the chip, and takes the GPU less time than a launch: then you wait for the CPU, one more reason to fuse. **Predict**: how many launches does naive attention need, $L$ included, for a fused kernel's one?
 
 # %%
 my_launches = None
@@ -592,24 +620,18 @@ shortest = next(row for row in counters["rows"] if row["implementation"] == "nai
 print(f"naive attention at N = {min(launches)}: {launches[min(launches)]} launches, {len(for_O(shortest))} of them for O alone (recorded)")
 
 # %% [markdown]
-# How long does the CPU take over one call? **Predict**, for one head and $N = 128$, the host's time of `flash_attention` as a multiple of SDPA's, which is C++ throughout.
-
-# %%
-my_host_time = None
+# How long does the CPU take over one call? Here for one head and $N = 128$, beside SDPA, which is C++ throughout.
 
 # %%
 calls = bench.load_results("launch_h200")
 us = {row["call"]: row["us"] for row in calls["rows"] if row["us"]}
 before = {row["call"]: row["us"] for row in bench.load_results("launch_h200", "checked each time")["rows"]}
-_ = compare("the host's time of a call", my_host_time, us["flash_attention"] / us["sdpa"], "times")
-figures.bars({name: us[name] for name in us if "," not in name}, f"A call takes the host {us['flash_attention']:.0f} µs, SDPA {us['sdpa']:.0f} µs",
-             f"Recorded on {bench.where(calls)}: calls one after the other, nobody waits for the GPU; forward.", "µs a call")
-
-# %%
-print(f"when every call checked its arguments and chose a kernel: {before['flash_attention']:.0f} µs, SDPA {before['sdpa']:.0f} µs (recorded)")
+slower = {kind or "forward": us[f"flash_attention{kind and ', ' + kind}"] / us[f"sdpa{kind and ', ' + kind}"] for kind in ("", "compiled", "backward")}
+figures.bars(us, "The host takes longer than SDPA: " + ", ".join(f"{kind} {ratio:.1f} times" for kind, ratio in slower.items()),
+             f"Recorded on {bench.where(calls)}: calls one after the other, without waiting for the GPU; forward where nothing is said.", "µs a call")
 
 # %% [markdown]
-# **Compare.** Most of what a call took was looking at it. What is to be checked and which kernel runs follow from shapes, strides and options, so a call like one before goes straight to its launches (`flashlab/kernels/plans.py`). Rungs that copy by TMA make their descriptors each time.
+# **Compare.** A forward call once took {{before['flash_attention']:.0f}} µs, since each one checked its arguments and chose a kernel. Both follow from shapes, strides and options, so a call like an earlier one now goes straight to its launches (`flashlab/kernels/plans.py`) and takes {{us['flash_attention']:.0f}}. Rungs that copy by TMA make their descriptors each time. Compiled calls and the backward pass are still slow on the host: {{us['flash_attention, compiled']:.0f}} and {{us['flash_attention, backward']:.0f}} µs, where SDPA takes {{us['sdpa, compiled']:.0f}} and {{us['sdpa, backward']:.0f}}.
 #
 # **Takeaway.** Ask of every benchmark which sizes it shows; the convention chooses what you get to see.
 
@@ -633,7 +655,7 @@ said.on(figures.causal_cost(results, d, live=live), x=first)
 # %% [markdown]
 # **Compare.** The waste on the diagonal is about $B_r / N$ and fades. What lies between it and the measured line has not been taken apart here. Shorter loops are part of it, and so are comparisons with the mask in tiles that need none, where a kernel makes them.
 #
-# Look at the line below the picture. A launcher picks the tiles that are fastest for each case, and says nothing about it. Where they differ with and without the mask, we compare two kernels, and not all that is lost is lost to the mask.
+# Look at the line below the picture. A launcher picks the fastest tiles for each case. Where they differ with and without the mask, two kernels are compared, and the mask does not explain the whole loss.
 #
 # **Takeaway.** Tiles are coarser than the mask. What half the FLOPs saves, only the clock says. And check that both sides of a comparison ran the same code.
 
@@ -663,11 +685,12 @@ Q, K, V = (T.double() for T in bench.inputs(bench.Problem(512, 64, H=8), "cpu"))
 weights = torch.exp((S := Q @ K.mT / 8) - S.amax(-1, keepdim=True))
 rounded, l = lambda T: T.bfloat16().double(), weights.sum(-1, keepdim=True)
 truth = weights @ V / l
+recorded_rms = measured("sdpa_math", 64, False, recorded)[512]["rms_error"] / measured(kernel_name(recorded), 64, False, recorded)[512]["rms_error"]
 only_O, P_and_O = ((O - truth).square().mean().sqrt().item() for O in (rounded(truth), rounded(rounded(weights) @ V / l)))
 print(f"rms error of rounding O alone: {only_O / P_and_O:.2f} times that of rounding P and O (measured here: N = 512, d = 64, no mask)")
 
 # %% [markdown]
-# That is close to what the GPU showed without a mask. The *largest* error tells less: it is often the rounding of one single number, which several kernels round alike.
+# In the recorded run it was {{recorded_rms:.2f}} times at $N$ = 512, without a mask. The *largest* error tells less: it is often the rounding of one single number, which several kernels round alike.
 #
 # **Takeaway.** Scores that stay on the chip can stay float32 at no cost in bytes: a fused kernel beats naive attention in error too. Wider numbers are more accurate still, and SDPA math pays for them in memory and time.
 
@@ -695,8 +718,12 @@ for name in (first_kernel_name(backward), ours_back):
     print(f"{label(name)}: {done:.0f} products (modelled) where 5 count; all of them at {done / 5 * top:.0f} TFLOP/s")
 figures.gain_of_rung(backward, ours_back, "sdpa_cudnn")
 
+# %%
+back = {name: gains(loaded_backward, kernel_name(loaded_backward), name) for name in ("sdpa_cudnn", "fa4")}
+figures.gain_of_rung(backward, ours_back, "fa4")
+
 # %% [markdown]
-# **Compare.** Chapter 11's kernels make $dK_j$ and $dV_j$ in one launch and $dQ_i$ in another; each computes $S$ and $dP$ for itself, so that no two programs write to the same place. That is work which the formula does not count. The last kernel computes five products and adds $dQ$ up in memory, at the price of the same bits each time (chapter 12). How cuDNN goes about it we have not measured.
+# **Compare.** Chapter 11's kernels make $dK_j$ and $dV_j$ in one launch and $dQ_i$ in another; each computes $S$ and $dP$ for itself, so that no two programs write to the same place. That is work which the formula does not count. The last kernel computes five products and adds $dQ$ up in memory, and no longer gives the same bits each time (chapter 12). Against cuDNN ({{version_of('sdpa_cudnn', loaded_backward)}}) it is {{standing(back['sdpa_cudnn'])}}; against FlashAttention-4 ({{version_of('fa4', loaded_backward)}}) {{standing(back['fa4'])}}.
 #
 # And memory? For the backward pass naive attention keeps $P$, and makes $dP$ and $dS$ beside it. **Predict** the kernel's peak of forward and backward together at the largest $N$, in MiB: $O$, $dQ$, $dK$, $dV$ in 16 bits, $L$ in 32.
 
@@ -760,15 +787,83 @@ said.on(figures.bars(lies, f"One run of the kernel is {r['tflops']:.0f} TFLOP/s,
 # **Takeaway.** A speed is a count over a time: ask how both were taken.
 
 # %% [markdown]
+# ## Your kernels beside the course's
+#
+# Without a GPU three things are known of a kernel: its bytes, its registers, and its place on the roofline. The pictures show the course's; each of your answers (05, 06, 10, 11, 16) joins them once it passes. First the bytes of a whole head, counted:
+
+# %%
+from flashlab_course import sweeps
+
+points_here = sweeps.over_N([128, 256, 512]) + yours.over_N([128, 256, 512])
+figures.traffic_against(points_here)
+
+# %% [markdown]
+# Then what Triton makes of the kernels for an H100, in float16 at $d = 128$ without a mask, yours in tiles of 64.
+
+# %%
+from flashlab.triton_mode import import_triton
+
+kernel_jobs = {}
+if import_triton():
+    from flashlab.kernels import fa2
+    from flashlab.operator import hopper_forward
+    from flashlab_course.check import form
+    from flashlab_course.compiler.watch import Traffic, bind, watch
+
+    X, X_L = torch.empty(1, 16, 4096, 128, dtype=torch.float16, device="meta"), torch.empty(1, 16, 4096, device="meta")
+    for name, code in (("fa2_triton_forward", fa2.fa2_forward_kernel), ("fa2_hopper_forward", hopper_forward.fa2_hopper_kernel)):
+        kernel_jobs[label(name)] = code, rung(name).launch(X, X, X, X, X_L, causal=False, scale=128**-0.5)[1], 90
+    heads = [torch.zeros(1, 64, 128, dtype=torch.float16, device=yours.kernel_device()) for _ in range(6)]
+    Ls = [torch.zeros(1, 64, device=yours.kernel_device()) for _ in range(2)]
+    for exercise, tensors in (("ex10_triton_forward", (*heads[:4], Ls[0])), ("ex11_dkdv", (*heads[:4], *Ls, *heads[4:]))):
+        if mine_passes := yours.answer(exercise):
+            with watch(Traffic()) as launched:
+                form.exercise(exercise).call(mine_passes, *tensors, False, 128**-0.5, 64, 64)
+            code, args, kwargs = launched.launches[0]
+            kernel_jobs[f"yours: {exercise}"] = code, bind(code, args, kwargs), 90
+
+# %%
+import re
+
+from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all
+
+compiled_rows, later = [], ()
+for name, gpu in zip(kernel_jobs, compile_all(list(kernel_jobs.values())) if kernel_jobs else (), strict=True):
+    name_then = name
+    if handed := {int(count, 16) for count in re.findall(r"USETMAXREG\S+ (?:UP\d, )?0x(\w+)", gpu.sass)}:
+        later = min(handed), (3 * gpu.registers - min(handed)) // 2         # what three warpgroups began with, less the first's
+        assert set(later) <= handed
+        name_then += f"\nthen {later[0]} or {later[1]}"
+    compiled_rows.append({"name": name_then, "registers": gpu.registers, "spills": gpu.spills, "shared": gpu.shared_bytes, "limit": SHARED_LIMIT[90]})
+figures.compiled_kernels(compiled_rows) if compiled_rows else print("Triton is not installed here, so nothing can be compiled.")
+
+# %% [markdown]
+# The Hopper kernel is launched with as many registers as the picture says. Then its warps hand them on (`setmaxnreg` in the PTX): the warps that load keep {{later[0]}}, both consumers get {{later[1]}}.
+#
+# And the place on the roofline, from FLOPs and counted bytes: where each kernel could be if nothing else held it back. Your `roofline` says what time that takes.
+
+# %%
+largest_N = max(point["N"] for point in points_here)
+places = [{"op": label(point["rung"]), "rung": point["rung"], "flops": cost.attention_flops(1, 1, largest_N, largest_N, 64), "bytes": point["measured"]}
+          for point in points_here if point["N"] == largest_N]
+if predicted := yours.answer("ex16_roofline"):
+    for place_of in places:
+        ms = predicted(place_of["flops"], place_of["bytes"], matmul, copy)[1]
+        print(f"{place_of['op']}: at least {1000 * ms:.2f} µs for one head of {largest_N} tokens, by your formula")
+figures.roofline(places, copy, matmul, f"Predicted for one head of {largest_N} tokens in float32; ceilings {source}.")
+
+# %% [markdown]
+# **Takeaway.** Bytes, registers and the roof are known before the first run. How close a kernel comes to the roof, only a clock says.
+#
 # ## Your own numbers
 #
 # On a machine with an NVIDIA GPU, `python -m flashlab bench forward` measures all sizes, `bench backward` the gradients, and both take `--yours`; `bench counters` reads the counters where Nsight Compute is installed. Each writes device, versions, date and command beside its numbers.
 #
-# **Your turn** (10 minutes). With or without a GPU: go back to `d, causal` at the top, change one of them, and run all. Before you look, say which three titles will change most.
+# **Your turn** (10 minutes). Go back to `d, causal` at the top, change one of them, and run all. Before you look, say which three titles will change most.
 #
 # ## An open question
 #
-# Some lines in these plots cross, yet people want one number. A model that answers questions sees many short prompts and a few very long ones. Take a mix of lengths, weigh the rows of `results` with it, and rank the implementations by the total time. Can you find a mix in which two of them trade places? Then what should a table say that has room for a single column? There is no check for this one.
+# Some lines in these plots cross, yet people want one number. A model that answers questions sees many short prompts and a few very long ones. Take a mix of lengths, weigh the rows of `results` with it, and rank the implementations by total time. Can you find a mix in which two of them trade places? What should a table with a single column say then?
 
 # %%
 # Your experiment goes here.
