@@ -42,8 +42,8 @@ class Outcome:
 
 
 def slow_imports(exercise):
-    """Modules that take seconds to import, which is no learner's time: dispatch modes need PyTorch's compiler."""
-    return ["torch._dynamo"] + ["triton"] * bool(exercise.triton and import_triton())
+    """Modules that take seconds to import, which is no learner's time."""
+    return ["triton"] * bool(exercise.triton and import_triton())
 
 
 def run(exercise, fn, inputs, *, limit=None, own_file=None):
