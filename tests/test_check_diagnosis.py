@@ -61,8 +61,8 @@ def test_the_forgotten_shift_in_a_loop_bound_is_not_blamed_on_a_short_block():
 
 
 def test_right_numbers_are_never_called_wrong():
-    exercise = form.exercise("ex06_fa2_inner_loop")
-    mistake = next(m for m in exercise.mistakes if m.name == "Q_read_each_step")
+    exercise = form.exercise("ex03_online_softmax")
+    mistake = next(m for m in exercise.mistakes if m.name == "two_passes")
     report = checker.examine(exercise, exercise.wrong(mistake))
     assert "The numbers are right" in report.message and "Wrong" not in report.message, str(report)
 
@@ -251,7 +251,7 @@ def test_two_mistakes_are_looked_for_so_long_and_no_longer(limit, value, monkeyp
 
 def test_edits_that_make_no_python_together_explain_nothing():
     exercise = form.exercise("ex06_use_of_L")
-    pair = tuple(m for m in exercise.mistakes if m.name in ("L_is_sum_only_returned", "L_not_log"))
+    pair = tuple(m for m in exercise.mistakes if m.name in ("averaged", "L_not_log"))
     assert diagnose.outcome(exercise, pair, exercise.cases[0]).problem.kind == "impossible"
 
 

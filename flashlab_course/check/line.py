@@ -16,7 +16,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from flashlab import torch_internals
-from flashlab_course.check import judge, runner, source, where
+from flashlab_course.check import judge, runner, source
 
 MOST = 1500                    # values of one run that are kept
 LARGEST = 20_000               # elements of a value that is kept
@@ -58,7 +58,7 @@ class Value:
 
 @dataclass
 class Place:
-    """The statement that goes wrong: its line, how often that had run, its code, the name it sets, right names before.
+    """The statement where something wrong is first seen: its line, how often that had run, its code, the name it sets.
 
     first: nothing before it is wrong; else it only makes a wrong result
     """
@@ -67,16 +67,13 @@ class Place:
     turn: int
     code: str
     name: str
-    before: list
     first: bool = True
 
     def __str__(self):
         name = f"`{self.name}`" if self.name else "the result"
         if not self.first:
             return f"Line {self.line}, `{self.code}`: {name} is wrong."
-        are = "is" if len(self.before) == 1 else "are"
-        before = f" {where.listing(self.before)} before it {are} right." if self.before else ""
-        return f"Line {self.line}, `{self.code}`: {name} is the first value that goes wrong.{before}"
+        return f"Line {self.line}, `{self.code}`: {name} is the first value found wrong; the cause is here or above."
 
 
 def first_wrong(exercise, fn, judged, file):
@@ -88,10 +85,7 @@ def first_wrong(exercise, fn, judged, file):
     blamed = _blamed(exercise, fn, judged, failing, values, file)
     if blamed is None:
         return _wrong_result(failing, values, file)
-    before = [v.name for v in values[:values.index(blamed)]
-              if v.name not in (RESULT, blamed.name) and v.known and _tells(v.numbers) and not v.plain]
-    names = [f"`{name}`" for name in dict.fromkeys(reversed(before))]
-    return Place(blamed.line, blamed.turn, _code(file, blamed.line), blamed.name, names[:3][::-1])
+    return Place(blamed.line, blamed.turn, _code(file, blamed.line), blamed.name)
 
 
 def _blamed(exercise, fn, judged, failing, values, file):
@@ -121,7 +115,7 @@ def _wrong_result(failing, values, file):
         return None
     made = [v for v in values if v.name and _same(v.numbers.squeeze(), found[0].squeeze())]
     made = next((v for v in made if not v.right), made[-1] if made else None)
-    return made and Place(made.line, made.turn, _code(file, made.line), made.name, [], first=False)
+    return made and Place(made.line, made.turn, _code(file, made.line), made.name, first=False)
 
 
 def _code(file, line):
