@@ -4,6 +4,7 @@
 """
 
 import inspect
+import re
 from itertools import accumulate
 
 from flashlab_course.player.page import OTHER, Player
@@ -13,7 +14,7 @@ from flashlab_course.player.stops import stops_of
 WIDTH, HEAD = 490, 152                 # pixels of the picture, and of the names at its left
 COLUMNS = (0, 62, 170, 322)            # slot, what it holds, its barrier full, its barrier free
 KEYS = """<span>Space plays; ← → step, with Shift to the next event; Home, End</span>
-<span><b class="kept"></b>a tile is there</span><span><b class="moving"></b>a product reads it now</span>"""
+<span><b class="kept"></b>a tile is there</span><span><b class="moving"></b>a product reads it, or is queued</span>"""
 LOOKS = {"TMA": "written", "tensor cores": "live", "softmax": "peak"}
 
 
@@ -26,9 +27,10 @@ def play_warps(machine):
         raise ValueError("machine must have run, as simulate returns it; this one holds no moments")
     scene = Scene("one SM: " + ", ".join(one.name for one in machine.warps), OTHER, WIDTH)
     bottom = draw_slots(scene, machine.moments, 0)
+    bottom = draw_named(scene, machine, bottom + 8)
     bottom = draw_warps(scene, machine.moments, bottom + 8)
     scene.height = draw_units(scene, machine, bottom + 8)
-    stops = stops_of(machine.moments)
+    stops = stops_of(machine)
     draw_programs(scene, machine, {step: words for step, _, words in stops})
     steps = len(machine.moments)
     scene.moved = list(range(steps))
@@ -38,10 +40,14 @@ def play_warps(machine):
 
 
 def draw_slots(scene, moments, y):
-    """A row for each slot, with its two mbarriers: their phase, and what ends it."""
-    for x, head in zip(COLUMNS, ("slot", "holds", "full: phase", "free: phase"), strict=True):
+    """A row for each slot, with those of its two mbarriers that count: their phase, and what ends it."""
+    slots, known = moments[-1].slots, moments[-1].barriers
+    rows = {name: {kind: [moment.barriers.get(barrier) for moment in moments] for kind in ("full", "free")
+                   if (barrier := name.replace("_s[", f"_{kind}[")) in known} for name in slots}
+    kinds = [kind for kind in ("full", "free") if any(len(set(row[kind]) - {None}) > 1 for row in rows.values())]
+    for x, head in zip(COLUMNS, ("slot", "holds", *(f"{kind}: phase" for kind in kinds)), strict=False):
         scene.text(x, y + LINE, "small strong", head)
-    for name in dict.fromkeys(slot for moment in moments for slot in moment.slots):
+    for name, row in rows.items():
         y += LINE + 3
         states = [moment.slots.get(name, (None, None, [])) for moment in moments]
         looks = ["block new" if reads else "block" if holds and not comes else "block off"
@@ -50,25 +56,37 @@ def draw_slots(scene, moments, y):
         scene.text(0, y + LINE, "small", name)
         scene.text(COLUMNS[1], y + LINE, "small", [f"{comes} on its way" if comes else holds or "nothing"
                                                    for holds, comes, _ in states])
-        for x, kind in zip(COLUMNS[2:], ("full", "free"), strict=True):
-            barrier = name.replace("_s[", f"_{kind}[")
-            scene.text(x, y + LINE, "small", [phase_in_words(moment.barriers.get(barrier)) for moment in moments])
+        for x, kind in zip(COLUMNS[2:], kinds, strict=False):
+            new = (0, 1, 0) if kind == "full" else next(filter(None, row[kind]))
+            scene.text(x, y + LINE, "small", [phase_in_words(state or new) for state in row[kind]])
     return y + LINE
+
+
+def draw_named(scene, machine, y):
+    """A row for each named barrier: how many threads have come since it last opened."""
+    needs = {request.arguments[0]: request.arguments[1] for _, request in machine.requests
+             if request.kind in ("sync", "arrive")}
+    for barrier in sorted(needs):
+        scene.text(0, y + LINE, "small strong", f"named barrier {barrier}")
+        states = [moment.named.get(barrier, (0, 0)) for moment in machine.moments]
+        scene.text(HEAD, y + LINE, "small", [f"{count} of {needs[barrier]} threads have come; opened {turns} times"
+                                             for count, turns in states])
+        y += LINE + 1
+    return y
 
 
 def phase_in_words(barrier):
     """'3; to come: 1 tile' for a barrier in phase 3."""
-    if barrier is None:
-        return ""
     phase, arrivals, tiles = barrier
     parts = [f"{n} {what}{'s' * (n > 1)}" for n, what in ((arrivals, "arrival"), (tiles, "tile")) if n]
     return f"{phase}; to come: {', '.join(parts)}"
 
 
 def draw_warps(scene, moments, y):
-    """A row for each program: what it waits for."""
-    for name in moments[0].waits:
-        scene.text(0, y + LINE, "small strong", name)
+    """A row for each program: its colour in the source, and what it waits for."""
+    for n, name in enumerate(moments[0].waits):
+        scene.rect(0, y + 4, 11, 11, f"block new warp{n}")
+        scene.text(17, y + LINE, "small strong", name)
         waits = [moment.waits[name].partition(";")[0] for moment in moments]
         scene.text(HEAD, y + LINE, "small", [f"waits for {what}" if what else "runs" for what in waits])
         y += LINE + 1
@@ -96,13 +114,23 @@ def draw_programs(scene, machine, see):
     begun = (moment.what.partition(": ")[0] for moment in moments)
     actors = list(accumulate(begun, lambda before, who: who if who in moments[0].lines else before))
     ran = (code for moment in moments for code, _ in moment.lines.values() if code)
-    for code in dict.fromkeys([*(one.program.gi_code for one in machine.warps), *ran]):
+    codes = {*(one.program.gi_code for one in machine.warps), *ran}
+    for code in sorted(codes, key=lambda code: (code.co_filename, code.co_firstlineno)):
         lines, first = inspect.getsourcelines(code)
         for number, text in enumerate(lines, first):
-            looks = ["line now acts" if moment.lines.get(name) == (code, number) else
-                     "line now" if (code, number) in moment.lines.values() else "line"
-                     for moment, name in zip(moments, actors, strict=True)]
-            scene.add("code", look=looks, text=text.rstrip(), number=number)
+            looks = [look_of_line(moment.lines, actor, (code, number))
+                     for moment, actor in zip(moments, actors, strict=True)]
+            short = re.sub(" {3,}# ", "  # ", text.rstrip())             # the comment stays in sight
+            scene.add("code", look=looks, text=short, number=number)
     looks = ["status look" if n in see else "status" for n in range(last)]
     said = [f"time {moment.time:,}: {moment.what}\n{see.get(n, '')}".strip() for n, moment in enumerate(moments)]
     scene.add("status", look=[*looks, "status bad" if machine.error else "status"], text=said)
+
+
+def look_of_line(lines, actor, place):
+    """Of a line of source: in the colour of the warps that have just acted there, else of the first that are there."""
+    here = [name for name, line in lines.items() if line == place]
+    if not here:
+        return "line"
+    acts = actor in here
+    return f"line now{' acts' * acts} warp{list(lines).index(actor if acts else here[0])}"
