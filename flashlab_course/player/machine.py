@@ -3,10 +3,11 @@
     play_warps(simulate({"producer": producer(K, V, 8), "consumer": consumer(K, V, 8)}))
 """
 
-import inspect
+import linecache
 import re
 from itertools import accumulate
 
+from flashlab_course.player.lines import Source
 from flashlab_course.player.page import OTHER, Player
 from flashlab_course.player.scene import LINE, Scene
 from flashlab_course.player.stops import stops_of
@@ -27,8 +28,7 @@ def play_warps(machine):
         raise ValueError("machine must have run, as simulate returns it; this one holds no moments")
     scene = Scene("one SM: " + ", ".join(one.name for one in machine.warps), OTHER, WIDTH)
     bottom = draw_slots(scene, machine.moments, 0)
-    bottom = draw_named(scene, machine, bottom + 8)
-    bottom = draw_warps(scene, machine.moments, bottom + 8)
+    bottom = draw_waits(scene, machine, bottom + 8)
     scene.height = draw_units(scene, machine, bottom + 8)
     stops = stops_of(machine)
     draw_programs(scene, machine, {step: words for step, _, words in stops})
@@ -41,13 +41,12 @@ def play_warps(machine):
 
 def draw_slots(scene, moments, y):
     """A row for each slot, with those of its two mbarriers that count: their phase, and what ends it."""
-    slots, known = moments[-1].slots, moments[-1].barriers
-    rows = {name: {kind: [moment.barriers.get(barrier) for moment in moments] for kind in ("full", "free")
-                   if (barrier := name.replace("_s[", f"_{kind}[")) in known} for name in slots}
-    kinds = [kind for kind in ("full", "free") if any(len(set(row[kind]) - {None}) > 1 for row in rows.values())]
+    last = moments[-1].barriers
+    moving = {name for moment in moments for name, state in moment.barriers.items() if state != last[name]}
+    kinds = [kind for kind in ("full", "free") if any(f"_{kind}[" in name for name in moving)]
     for x, head in zip(COLUMNS, ("slot", "holds", *(f"{kind}: phase" for kind in kinds)), strict=False):
         scene.text(x, y + LINE, "small strong", head)
-    for name, row in rows.items():
+    for name in moments[-1].slots:
         y += LINE + 3
         states = [moment.slots.get(name, (None, None, [])) for moment in moments]
         looks = ["block new" if reads else "block" if holds and not comes else "block off"
@@ -57,22 +56,10 @@ def draw_slots(scene, moments, y):
         scene.text(COLUMNS[1], y + LINE, "small", [f"{comes} on its way" if comes else holds or "nothing"
                                                    for holds, comes, _ in states])
         for x, kind in zip(COLUMNS[2:], kinds, strict=False):
-            new = (0, 1, 0) if kind == "full" else next(filter(None, row[kind]))
-            scene.text(x, y + LINE, "small", [phase_in_words(state or new) for state in row[kind]])
+            states = [moment.barriers.get(name.replace("_s[", f"_{kind}[")) for moment in moments]
+            new = (0, 1, 0) if kind == "full" else next(filter(None, states))
+            scene.text(x, y + LINE, "small", [phase_in_words(state or new) for state in states])
     return y + LINE
-
-
-def draw_named(scene, machine, y):
-    """A row for each named barrier: how many threads have come since it last opened."""
-    needs = {request.arguments[0]: request.arguments[1] for _, request in machine.requests
-             if request.kind in ("sync", "arrive")}
-    for barrier in sorted(needs):
-        scene.text(0, y + LINE, "small strong", f"named barrier {barrier}")
-        states = [moment.named.get(barrier, (0, 0)) for moment in machine.moments]
-        scene.text(HEAD, y + LINE, "small", [f"{count} of {needs[barrier]} threads have come; opened {turns} times"
-                                             for count, turns in states])
-        y += LINE + 1
-    return y
 
 
 def phase_in_words(barrier):
@@ -82,13 +69,18 @@ def phase_in_words(barrier):
     return f"{phase}; to come: {', '.join(parts)}"
 
 
-def draw_warps(scene, moments, y):
-    """A row for each program: its colour in the source, and what it waits for."""
-    for n, name in enumerate(moments[0].waits):
-        scene.rect(0, y + 4, 11, 11, f"block new warp{n}")
-        scene.text(17, y + LINE, "small strong", name)
-        waits = [moment.waits[name].partition(";")[0] for moment in moments]
-        scene.text(HEAD, y + LINE, "small", [f"waits for {what}" if what else "runs" for what in waits])
+def draw_waits(scene, machine, y):
+    """A row for each named barrier: who has come; and for each program: its colour in the source, what it waits for."""
+    needs = dict(sorted(request.arguments for _, request in machine.requests if request.kind in ("sync", "arrive")))
+    rows = {f"named barrier {n}": [f"{moment.named.get(n, (0,))[0]} of {needs[n]} threads have come"
+                                   for moment in machine.moments] for n in needs}
+    for n, one in enumerate(machine.warps):
+        scene.rect(HEAD - 17, y + (LINE + 1) * (len(needs) + n) + 4, 11, 11, f"block new warp{n}")
+        waits = (moment.waits[one.name].partition(";")[0] for moment in machine.moments)
+        rows[one.name] = [f"waits for {what}" if what else "runs" for what in waits]
+    for name, words in rows.items():
+        scene.text(0, y + LINE, "small strong", name)
+        scene.text(HEAD, y + LINE, "small", words)
         y += LINE + 1
     return y
 
@@ -116,12 +108,11 @@ def draw_programs(scene, machine, see):
     ran = (code for moment in moments for code, _ in moment.lines.values() if code)
     codes = {*(one.program.gi_code for one in machine.warps), *ran}
     for code in sorted(codes, key=lambda code: (code.co_filename, code.co_firstlineno)):
-        lines, first = inspect.getsourcelines(code)
-        for number, text in enumerate(lines, first):
+        for number in Source(code.co_filename).shown(code.co_firstlineno):
             looks = [look_of_line(moment.lines, actor, (code, number))
                      for moment, actor in zip(moments, actors, strict=True)]
-            short = re.sub(" {3,}# ", "  # ", text.rstrip())             # the comment stays in sight
-            scene.add("code", look=looks, text=short, number=number)
+            text = linecache.getline(code.co_filename, number).rstrip()
+            scene.add("code", look=looks, text=re.sub(" {3,}# ", "  # ", text), number=number)
     looks = ["status look" if n in see else "status" for n in range(last)]
     said = [f"time {moment.time:,}: {moment.what}\n{see.get(n, '')}".strip() for n, moment in enumerate(moments)]
     scene.add("status", look=[*looks, "status bad" if machine.error else "status"], text=said)
@@ -129,8 +120,5 @@ def draw_programs(scene, machine, see):
 
 def look_of_line(lines, actor, place):
     """Of a line of source: in the colour of the warps that have just acted there, else of the first that are there."""
-    here = [name for name, line in lines.items() if line == place]
-    if not here:
-        return "line"
-    acts = actor in here
-    return f"line now{' acts' * acts} warp{list(lines).index(actor if acts else here[0])}"
+    here = sorted((name != actor, n) for n, (name, line) in enumerate(lines.items()) if line == place)
+    return f"line now{' acts' * (not here[0][0])} warp{here[0][1]}" if here else "line"

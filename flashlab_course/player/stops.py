@@ -9,7 +9,7 @@ def stops_of(machine):
     """[(step, name, sentence)] in order of time: each kind of event where it first happens, one for each step."""
     found, events = {}, list(of_softmax(machine))
     for step, pair in enumerate(pairwise(machine.moments), 1):
-        events += [(step, *event) for event in chain(of_slots(*pair), of_waits(*pair), of_signals(pair[1]))]
+        events += [(step, *event) for event in chain(of_slots(*pair), of_barriers(*pair))]
     for step, name, sentence in sorted(events, key=lambda event: event[0]):
         if name not in found and all(step != other for other, *_ in found.values()):
             found[name] = step, name, sentence
@@ -36,8 +36,8 @@ def of_slots(before, now):
             yield "the next Q comes", f"{coming} is on its way while {working[0][0]} still works with {holds}."
 
 
-def of_waits(before, now):
-    """Who has begun to wait between two moments, and for what."""
+def of_barriers(before, now):
+    """Who has begun to wait between two moments, and for what; who arrives at a named barrier, and goes on."""
     for name, what in now.waits.items():
         if "_free[" in what and not before.waits[name]:
             slot = what.partition(" ")[0].replace("_free", "_s")
@@ -45,6 +45,10 @@ def of_waits(before, now):
             yield "no slot is free", f"The {name} waits: no slot is free. {slot} is next, and {still} is needed there."
         if "named barrier" in what and not before.waits[name]:
             yield "a wait at a named barrier", f"{name} waits for {what}: its own have come, others' have not."
+    for name, tile in issued(now):
+        if now.what == f"{name}: arrive":
+            yield "a signal at a named barrier", (f"{name} arrives and goes on: its product of {tile} is issued, and "
+                                                  "has not ended.")
 
 
 def of_softmax(machine):
@@ -63,14 +67,6 @@ def of_softmax(machine):
             words, its = ("its own", "its own") if whose == name else ("another's", f"{whose}'s")
             yield (step_at[min(span.end, one.end)], f"{words} product beside the softmax",
                    f"While the {softmax} was computed, {its} product of {one.name} ran. See the bars.")
-
-
-def of_signals(now):
-    """Who has arrived at a named barrier, and goes on."""
-    for name, tile in issued(now):
-        if now.what == f"{name}: arrive":
-            yield "a signal at a named barrier", (f"{name} arrives and goes on: its product of {tile} is issued, and "
-                                                  "has not ended.")
 
 
 def issued(now):
