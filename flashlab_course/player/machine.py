@@ -27,8 +27,7 @@ def play_warps(machine):
     if not machine.moments:
         raise ValueError("machine must have run, as simulate returns it; this one holds no moments")
     scene = Scene("one SM: " + ", ".join(one.name for one in machine.warps), OTHER, WIDTH)
-    bottom = draw_slots(scene, machine.moments, 0)
-    bottom = draw_waits(scene, machine, bottom + 8)
+    bottom = draw_waits(scene, machine, draw_slots(scene, machine.moments, 0) + 8)
     scene.height = draw_units(scene, machine, bottom + 8)
     stops = stops_of(machine)
     draw_programs(scene, machine, {step: words for step, _, words in stops})
@@ -41,8 +40,7 @@ def play_warps(machine):
 
 def draw_slots(scene, moments, y):
     """A row for each slot, with those of its two mbarriers that count: their phase, and what ends it."""
-    last = moments[-1].barriers
-    moving = {name for moment in moments for name, state in moment.barriers.items() if state != last[name]}
+    moving = {name for now in moments for name, state in now.barriers.items() if state != moments[-1].barriers[name]}
     kinds = [kind for kind in ("full", "free") if any(f"_{kind}[" in name for name in moving)]
     for x, head in zip(COLUMNS, ("slot", "holds", *(f"{kind}: phase" for kind in kinds)), strict=False):
         scene.text(x, y + LINE, "small strong", head)
@@ -105,20 +103,16 @@ def draw_programs(scene, machine, see):
     moments, last = machine.moments, len(machine.moments) - 1
     begun = (moment.what.partition(": ")[0] for moment in moments)
     actors = list(accumulate(begun, lambda before, who: who if who in moments[0].lines else before))
+    lit = [{line: f"line now{' acts' * (name == who)} warp{n}" for n, (name, line) in
+            sorted(enumerate(moment.lines.items()), key=lambda one: one[1][0] == who)}       # who acts colours the line
+           for moment, who in zip(moments, actors, strict=True)]
     ran = (code for moment in moments for code, _ in moment.lines.values() if code)
     codes = {*(one.program.gi_code for one in machine.warps), *ran}
     for code in sorted(codes, key=lambda code: (code.co_filename, code.co_firstlineno)):
         for number in Source(code.co_filename).shown(code.co_firstlineno):
-            looks = [look_of_line(moment.lines, actor, (code, number))
-                     for moment, actor in zip(moments, actors, strict=True)]
+            looks = [one.get((code, number), "line") for one in lit]
             text = linecache.getline(code.co_filename, number).rstrip()
             scene.add("code", look=looks, text=re.sub(" {3,}# ", "  # ", text), number=number)
     looks = ["status look" if n in see else "status" for n in range(last)]
     said = [f"time {moment.time:,}: {moment.what}\n{see.get(n, '')}".strip() for n, moment in enumerate(moments)]
     scene.add("status", look=[*looks, "status bad" if machine.error else "status"], text=said)
-
-
-def look_of_line(lines, actor, place):
-    """Of a line of source: in the colour of the warps that have just acted there, else of the first that are there."""
-    here = sorted((name != actor, n) for n, (name, line) in enumerate(lines.items()) if line == place)
-    return f"line now{' acts' * (not here[0][0])} warp{here[0][1]}" if here else "line"

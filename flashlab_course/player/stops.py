@@ -2,8 +2,6 @@
 
 from itertools import chain, pairwise
 
-SEEN = 100                             # cycles: a shorter overlap of two bars is not seen
-
 
 def stops_of(machine):
     """[(step, name, sentence)] in order of time: each kind of event where it first happens, one for each step."""
@@ -24,8 +22,8 @@ def of_slots(before, now):
         ended = {name: f"{name} goes from phase {phase - 1} to phase {phase}." for name, phase in phases.items()
                  if phase > before.barriers.get(name, (0,))[0]}
         if full in ended and holds:
-            parity = (phases[full] - 1) % 2
-            yield "a tile lands", f"{holds} has landed: {ended[full]} A wait for parity {parity} goes on."
+            yield "a tile lands", (f"{holds} has landed: {ended[full]} A wait for parity {(phases[full] - 1) % 2} "
+                                   "goes on.")
         if free in ended:
             yield ("a slot is free again", f"All readers of {holds} have released {slot}: {ended[free]} "
                    "The slot may be filled again.")
@@ -57,16 +55,15 @@ def of_softmax(machine):
     products = [span for span in machine.spans if span.unit.startswith("tensor cores")]
     for span in (span for span in machine.spans if span.unit.startswith("softmax") and span.end in step_at):
         name = span.unit.removeprefix("softmax, ")
-        softmax = f"softmax of {name} for block {span.name}"
+        during = f"While the softmax of {name} for block {span.name} was computed,"
         beside = {one: min(span.end, one.end) - max(span.start, one.start) for one in products}
         if max(beside.values(), default=0) <= 0:
-            yield (step_at[span.end], "tensor cores idle",
-                   f"While the {softmax} was computed, no product ran: the tensor cores were idle. See the bars.")
-        for one in (one for one, cycles in beside.items() if cycles > SEEN):
+            yield step_at[span.end], "tensor cores idle", f"{during} no product ran: the tensor cores were idle."
+        for one in (one for one, cycles in beside.items() if cycles > 100):     # less is not seen
             whose = one.unit.removeprefix("tensor cores, ")
             words, its = ("its own", "its own") if whose == name else ("another's", f"{whose}'s")
             yield (step_at[min(span.end, one.end)], f"{words} product beside the softmax",
-                   f"While the {softmax} was computed, {its} product of {one.name} ran. See the bars.")
+                   f"{during} {its} product of {one.name} ran. See the bars.")
 
 
 def issued(now):
