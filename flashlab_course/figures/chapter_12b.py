@@ -35,10 +35,9 @@ def speeds_beside(results, names, against):
     other = f"“{label(against)}”"
     title = (f"Against {other} on average: from {low} to {high}" if len(names) > 1 else
              f"“{order[0]}” against {other}: {standing(found)}")
-    averages = "; averages are geometric, of the sizes measured" * (len(names) > 1)
     return matrices({"": (signs, texts)}, title,
                     f"{recorded(results)} {results['what'].capitalize()}, speed as a multiple of that of {other}"
-                    f"{averages}.\nBlue: faster, orange: slower, darkest from "
+                    f"{'; averages are geometric, of the sizes measured' * (len(names) > 1)}.\nBlue: faster, orange: slower, darkest from "
                     f"{DARKEST:.0%} on; pale: ranges (20th to 80th percentile) overlap, white: not measured.",
                     rows=means, columns=[f"d {d}\n{'causal' if causal else 'full'}\n{N}" for d, causal, N in columns],
                     top=DARKEST)
