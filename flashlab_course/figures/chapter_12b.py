@@ -37,8 +37,9 @@ def speeds_beside(results, names, against):
              f"“{order[0]}” against {other}: {standing(found)}")
     return matrices({"": (signs, texts)}, title,
                     f"{recorded(results)} {results['what'].capitalize()}, speed as a multiple of that of {other}"
-                    f"{'; averages are geometric, of the sizes measured' * (len(names) > 1)}.\nBlue: faster, orange: slower, darkest from "
-                    f"{DARKEST:.0%} on; pale: ranges (20th to 80th percentile) overlap, white: not measured.",
+                    f"{'; averages are geometric, of the sizes measured' * (len(names) > 1)}.\n"
+                    f"Blue: faster, orange: slower, darkest from {DARKEST:.0%} on; pale: ranges (20th to 80th "
+                    "percentile) overlap, white: not measured.",
                     rows=means, columns=[f"d {d}\n{'causal' if causal else 'full'}\n{N}" for d, causal, N in columns],
                     top=DARKEST)
 
