@@ -150,7 +150,7 @@ def test_a_button_jumps_to_each_stop_and_says_what_to_see_there(tmp_path):
       }
     """)
     assert [(at, name) for at, name, *_ in found] == player.stops and len(found) == 3
-    assert all(marked for *_, marked in found) and "the tensor cores are idle" in found[1][2]
+    assert all(marked for *_, marked in found) and "the tensor cores were idle" in found[1][2]
 
 
 # What each text is written in, and on what, in the player's own light colours and in its dark ones.

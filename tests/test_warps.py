@@ -122,11 +122,6 @@ def test_the_player_shows_slots_barriers_waits_and_lines():
     assert len(bars) == len(machine.spans) and all(bar.w[-1] > 0 for bar in bars)
 
 
-def own_product(now):
-    who, _, what = now.what.partition(": ")
-    return what == "softmax" and any(f"{who}'s product" in readers for *_, readers in now.slots.values())
-
-
 STOPS = {                              # an event: a rung that has it, what is so at its first moment, what is said
     "a tile lands": ("consumer", lambda now: "has landed" in now.what, "goes from phase 0 to phase 1"),
     "no slot is free": ("consumer", lambda now: "_free[" in now.waits["producer"], "The producer waits"),
@@ -134,8 +129,8 @@ STOPS = {                              # an event: a rung that has it, what is s
                                                          if "_free" in name), "The slot may be filled again"),
     "a slot is used again": ("consumer", lambda now: any(holds and coming for holds, coming, _ in now.slots.values()),
                              "wait for parity 1"),
-    "tensor cores idle": ("in_step", lambda now: now.what == "all warps: softmax", "the tensor cores are idle"),
-    "its own product beside the softmax": ("overlapping_consumer", own_product, "while its own product of V 0"),
+    "tensor cores idle":
+        ("in_step", lambda now: now.what == "all warps has the softmax of S 0", "tensor cores were idle"),
     "a signal at a named barrier":
         ("consumer_in_turn", lambda now: now.what == "consumer 0: arrive", "of K 0 is issued, and has not ended"),
     "a wait at a named barrier":
@@ -155,6 +150,31 @@ def test_stops_are_found_in_the_trace(name):
         step = next(n for n, moment in enumerate(moments) if sees(moment))
         status = next(item for item in player.scenes[0].items if item.kind == "status")
         assert (step, name) in player.stops and words in status.text[step] and status.look[step] == "status look"
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_stops_lie_where_both_bars_are_seen_and_no_two_on_one_step(rung):
+    """Fails if a stop lies where a bar has no length yet, says what is only queued, or hides another stop."""
+    for machine in [simulate(programs(rung), seed) for seed in range(5)]:
+        player = play_warps(machine)
+        assert len({step for step, _ in player.stops}) == len(player.stops)
+        words = next(item for item in player.scenes[0].items if item.kind == "status").text
+        for step in [step for step, name in player.stops if "product beside" in name]:
+            who, block, whose, tile = re.search(r"of (.+) for block (\d+) was computed, (.+) product of (.+) ran\.",
+                                                words[step]).groups()
+            whose = who if whose == "its own" else whose.removesuffix("'s")
+            beside = [(one, other) for one in machine.spans for other in machine.spans
+                      if (one.unit, one.name) == (f"softmax, {who}", block)
+                      and (other.unit, other.name) == (f"tensor cores, {whose}", tile)]
+            now = machine.moments[step].time
+            assert any(max(one.start, other.start) < now == min(one.end, other.end) for one, other in beside)
+
+
+def test_the_player_shows_named_barriers_and_leaves_out_columns_that_never_move():
+    texts = [item.text for item in play_warps(simulate(programs("consumer_in_turn"))).scenes[0].items]
+    assert "named barrier 13" in texts and any("128 of 256 threads have come" in text for text in texts)
+    texts = [item.text for item in play_warps(simulate(programs("in_step"))).scenes[0].items]
+    assert "full: phase" in texts and "free: phase" not in texts
 
 
 def test_the_player_opens_where_a_run_went_wrong():

@@ -32,12 +32,14 @@ def speeds_beside(results, names, against):
         means[words or label(name)] = np.exp(np.mean([np.log(gain) for _, gain, _ in found]))
     order = sorted(means, key=means.get)
     low, high = (f"{means[row]:.2f} × (“{row}”)" for row in (order[0], order[-1]))
-    title = (f"Against {label(against)} on average: from {low} to {high}" if len(names) > 1 else
-             f"“{order[0]}” and {label(against)}: {standing(found)}")
+    other = f"“{label(against)}”"
+    title = (f"Against {other} on average: from {low} to {high}" if len(names) > 1 else
+             f"“{order[0]}” against {other}: {standing(found)}")
     return matrices({"": (signs, texts)}, title,
-                    f"{recorded(results)} {results['what'].capitalize()}, speed as a multiple of {label(against)}'s; "
-                    f"averages are geometric, of the sizes measured.\nBlue: faster, orange: slower, darkest from "
-                    f"{DARKEST:.0%} on; pale: ranges (20th to 80th percentile) overlap, white: not measured.",
+                    f"{recorded(results)} {results['what'].capitalize()}, speed as a multiple of that of {other}"
+                    f"{'; averages are geometric, of the sizes measured' * (len(names) > 1)}.\n"
+                    f"Blue: faster, orange: slower, darkest from {DARKEST:.0%} on; pale: ranges (20th to 80th "
+                    "percentile) overlap, white: not measured.",
                     rows=means, columns=[f"d {d}\n{'causal' if causal else 'full'}\n{N}" for d, causal, N in columns],
                     top=DARKEST)
 
@@ -48,7 +50,7 @@ def holders(columns=16, rows=16):
     row, column = np.indices((rows, columns))
     lanes = row % 8 * 4 + column % 8 // 2
     own = (lanes == 0).sum()
-    return matrices({"": (lanes + 1, lanes.astype(str))},
+    return matrices({"": (np.where(lanes, 16 - lanes / 3, 32), lanes.astype(str))},
                     f"Thread 0 of a warp holds {own} of these {rows * columns} numbers, in two rows",
                     "Definition: PTX ISA, wgmma, the accumulator D. In the cells: the thread.", "column", "row",
                     rows=range(rows), columns=range(columns))

@@ -147,6 +147,7 @@ class Moment(NamedTuple):
     waits: dict                # warps: what they wait for, "" while they run
     slots: dict                # slot: (what it holds, what is coming, who reads)
     barriers: dict             # mbarrier: (phase, arrivals to come, tiles to come)
+    named: dict                # named barrier: (threads that have come, times opened)
 
 
 class Machine:
@@ -201,7 +202,8 @@ class Machine:
         barriers = {one.name: (one.phase, one.left, one.bytes)
                     for ring in self.rings.values() for one in (*ring.full, *ring.free)}
         self.moments.append(Moment(self.now, what, {one.name: one.line for one in self.warps},
-                                   {one.name: "" if one.ready() else one.what for one in self.warps}, slots, barriers))
+                                   {one.name: "" if one.ready() else one.what for one in self.warps},
+                                   slots, barriers, dict(self.named)))
 
     def later(self, time, said, happens=lambda: None):
         heapq.heappush(self.events, (time, next(self.number), said, happens))

@@ -3,9 +3,11 @@
     play_warps(simulate({"producer": producer(K, V, 8), "consumer": consumer(K, V, 8)}))
 """
 
-import inspect
+import linecache
+import re
 from itertools import accumulate
 
+from flashlab_course.player.lines import Source
 from flashlab_course.player.page import OTHER, Player
 from flashlab_course.player.scene import LINE, Scene
 from flashlab_course.player.stops import stops_of
@@ -13,7 +15,7 @@ from flashlab_course.player.stops import stops_of
 WIDTH, HEAD = 490, 152                 # pixels of the picture, and of the names at its left
 COLUMNS = (0, 62, 170, 322)            # slot, what it holds, its barrier full, its barrier free
 KEYS = """<span>Space plays; ← → step, with Shift to the next event; Home, End</span>
-<span><b class="kept"></b>a tile is there</span><span><b class="moving"></b>a product reads it now</span>"""
+<span><b class="kept"></b>a tile is there</span><span><b class="moving"></b>a product reads it, or is queued</span>"""
 LOOKS = {"TMA": "written", "tensor cores": "live", "softmax": "peak"}
 
 
@@ -25,10 +27,9 @@ def play_warps(machine):
     if not machine.moments:
         raise ValueError("machine must have run, as simulate returns it; this one holds no moments")
     scene = Scene("one SM: " + ", ".join(one.name for one in machine.warps), OTHER, WIDTH)
-    bottom = draw_slots(scene, machine.moments, 0)
-    bottom = draw_warps(scene, machine.moments, bottom + 8)
+    bottom = draw_waits(scene, machine, draw_slots(scene, machine.moments, 0) + 8)
     scene.height = draw_units(scene, machine, bottom + 8)
-    stops = stops_of(machine.moments)
+    stops = stops_of(machine)
     draw_programs(scene, machine, {step: words for step, _, words in stops})
     steps = len(machine.moments)
     scene.moved = list(range(steps))
@@ -38,10 +39,12 @@ def play_warps(machine):
 
 
 def draw_slots(scene, moments, y):
-    """A row for each slot, with its two mbarriers: their phase, and what ends it."""
-    for x, head in zip(COLUMNS, ("slot", "holds", "full: phase", "free: phase"), strict=True):
+    """A row for each slot, with those of its two mbarriers that count: their phase, and what ends it."""
+    moving = {name for now in moments for name, state in now.barriers.items() if state != moments[-1].barriers[name]}
+    kinds = [kind for kind in ("full", "free") if any(f"_{kind}[" in name for name in moving)]
+    for x, head in zip(COLUMNS, ("slot", "holds", *(f"{kind}: phase" for kind in kinds)), strict=False):
         scene.text(x, y + LINE, "small strong", head)
-    for name in dict.fromkeys(slot for moment in moments for slot in moment.slots):
+    for name in moments[-1].slots:
         y += LINE + 3
         states = [moment.slots.get(name, (None, None, [])) for moment in moments]
         looks = ["block new" if reads else "block" if holds and not comes else "block off"
@@ -50,27 +53,32 @@ def draw_slots(scene, moments, y):
         scene.text(0, y + LINE, "small", name)
         scene.text(COLUMNS[1], y + LINE, "small", [f"{comes} on its way" if comes else holds or "nothing"
                                                    for holds, comes, _ in states])
-        for x, kind in zip(COLUMNS[2:], ("full", "free"), strict=True):
-            barrier = name.replace("_s[", f"_{kind}[")
-            scene.text(x, y + LINE, "small", [phase_in_words(moment.barriers.get(barrier)) for moment in moments])
+        for x, kind in zip(COLUMNS[2:], kinds, strict=False):
+            states = [moment.barriers.get(name.replace("_s[", f"_{kind}[")) for moment in moments]
+            new = (0, 1, 0) if kind == "full" else next(filter(None, states))
+            scene.text(x, y + LINE, "small", [phase_in_words(state or new) for state in states])
     return y + LINE
 
 
 def phase_in_words(barrier):
     """'3; to come: 1 tile' for a barrier in phase 3."""
-    if barrier is None:
-        return ""
     phase, arrivals, tiles = barrier
     parts = [f"{n} {what}{'s' * (n > 1)}" for n, what in ((arrivals, "arrival"), (tiles, "tile")) if n]
     return f"{phase}; to come: {', '.join(parts)}"
 
 
-def draw_warps(scene, moments, y):
-    """A row for each program: what it waits for."""
-    for name in moments[0].waits:
+def draw_waits(scene, machine, y):
+    """A row for each named barrier: who has come; and for each program: its colour in the source, what it waits for."""
+    needs = dict(sorted(request.arguments for _, request in machine.requests if request.kind in ("sync", "arrive")))
+    rows = {f"named barrier {n}": [f"{moment.named.get(n, (0,))[0]} of {needs[n]} threads have come"
+                                   for moment in machine.moments] for n in needs}
+    for n, one in enumerate(machine.warps):
+        scene.rect(HEAD - 17, y + (LINE + 1) * (len(needs) + n) + 4, 11, 11, f"block new warp{n}")
+        waits = (moment.waits[one.name].partition(";")[0] for moment in machine.moments)
+        rows[one.name] = [f"waits for {what}" if what else "runs" for what in waits]
+    for name, words in rows.items():
         scene.text(0, y + LINE, "small strong", name)
-        waits = [moment.waits[name].partition(";")[0] for moment in moments]
-        scene.text(HEAD, y + LINE, "small", [f"waits for {what}" if what else "runs" for what in waits])
+        scene.text(HEAD, y + LINE, "small", words)
         y += LINE + 1
     return y
 
@@ -95,14 +103,16 @@ def draw_programs(scene, machine, see):
     moments, last = machine.moments, len(machine.moments) - 1
     begun = (moment.what.partition(": ")[0] for moment in moments)
     actors = list(accumulate(begun, lambda before, who: who if who in moments[0].lines else before))
+    lit = [{line: f"line now{' acts' * (name == who)} warp{n}" for n, (name, line) in
+            sorted(enumerate(moment.lines.items()), key=lambda one: one[1][0] == who)}       # who acts colours the line
+           for moment, who in zip(moments, actors, strict=True)]
     ran = (code for moment in moments for code, _ in moment.lines.values() if code)
-    for code in dict.fromkeys([*(one.program.gi_code for one in machine.warps), *ran]):
-        lines, first = inspect.getsourcelines(code)
-        for number, text in enumerate(lines, first):
-            looks = ["line now acts" if moment.lines.get(name) == (code, number) else
-                     "line now" if (code, number) in moment.lines.values() else "line"
-                     for moment, name in zip(moments, actors, strict=True)]
-            scene.add("code", look=looks, text=text.rstrip(), number=number)
+    codes = {*(one.program.gi_code for one in machine.warps), *ran}
+    for code in sorted(codes, key=lambda code: (code.co_filename, code.co_firstlineno)):
+        for number in Source(code.co_filename).shown(code.co_firstlineno):
+            looks = [one.get((code, number), "line") for one in lit]
+            text = linecache.getline(code.co_filename, number).rstrip()
+            scene.add("code", look=looks, text=re.sub(" {3,}# ", "  # ", text), number=number)
     looks = ["status look" if n in see else "status" for n in range(last)]
     said = [f"time {moment.time:,}: {moment.what}\n{see.get(n, '')}".strip() for n, moment in enumerate(moments)]
     scene.add("status", look=[*looks, "status bad" if machine.error else "status"], text=said)

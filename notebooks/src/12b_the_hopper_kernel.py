@@ -475,6 +475,43 @@ consumers = {f"consumer {me}": warp_programs.consumer_in_turn(me, K, V, 3) for m
 play_warps(simulate({"producer": warp_programs.producer(K, V, 3)} | consumers))
 
 # %% [markdown]
+# What turns are for: here two consumers begin together, and all tiles are there. Without turns the tensor cores take instructions of both, so that both products end together (`TOGETHER`). Then both compute exponentials, and the tensor cores are idle. With turns one's softmax stands beside the other's product.
+
+# %%
+from flashlab_course.gpu.warps import arrive, sync
+
+TURN, TOGETHER = 12, 14
+
+
+def begin_together(me, K, V, turns):
+    if turns and me == 1:
+        yield arrive(TURN, 256)
+    for j in range(len(K.slots)):
+        if turns:
+            yield sync(TURN + me, 256)
+        yield wgmma(K, j, j)                           # S
+        if turns:
+            yield arrive(TURN + 1 - me, 256)
+        yield wgmma_wait(0)
+        if not turns:
+            yield sync(TOGETHER, 256)
+        yield softmax(j)
+        yield wgmma(V, j, j)                           # O
+    yield wgmma_wait(0)
+
+
+def with_all_tiles_there(turns):
+    K, V = Ring("K", slots=4), Ring("V", slots=4)
+    for ring in (K, V):
+        for j, slot in enumerate(ring.slots):
+            slot.holds = f"{ring.name} {j}"
+    return simulate({f"consumer {me}": begin_together(me, K, V, turns) for me in (0, 1)}, unsteady=False)
+
+
+figures.warps_at_work({"without turns": with_all_tiles_there(False), "with turns": with_all_tiles_there(True)},
+                      "flashlab_course.gpu.warps, 4 blocks, every computation at its mean duration.")
+
+# %% [markdown]
 # Three rungs as still pictures. Follow one consumer: in the first its products stand before and after its softmax, in the others $V_{j-1}$ under the softmax of block $j$.
 
 # %%
@@ -515,7 +552,7 @@ figures.speeds_beside(recorded, {"hopper_turns_forward": None}, "hopper_overlap_
 # %% [markdown]
 # Overlap pays at $d = 128$ and not at $d = 64$, and at $d = 128$ turns gain less than overlap. Nobody has measured why.
 #
-# How busy are the tensor cores in the simulator, with all durations at their mean? The simulator knows the order of things; it is no model of speed.
+# How busy are the tensor cores in the simulator, with every computation at its mean duration? The simulator knows the order of things; it is no model of speed.
 
 # %%
 def busy(make, readers, **threads):
@@ -533,7 +570,7 @@ shares = {"ring": busy(lambda K, V: {"all": warp_programs.in_step(K, V, 8)}, 1, 
           "+ two consumers": busy(two(lambda me, *rest: warp_programs.consumer(*rest)), 2),
           "+ overlap": busy(two(lambda me, *rest: warp_programs.overlapping_consumer(*rest)), 2), "+ turns": busy(two(warp_programs.consumer_in_turn), 2)}
 figures.bars(shares, f"Simulated tensor cores work {min(shares.values()):.0f} to {max(shares.values()):.0f} % of the time",
-             "Modelled: flashlab_course.gpu.warps, 8 blocks, every duration at its mean.", "% of the time")
+             "Modelled: flashlab_course.gpu.warps, 8 blocks, every computation at its mean duration.", "% of the time")
 
 # %% [markdown]
 # **Takeaway.** A turn is passed on when the product has been issued. Check in the record, not in the simulator, whether it paid.
@@ -761,8 +798,6 @@ print(excerpt(hopper_backward_pipeline.step, "if me == owner", "return dK"))
 # These lines in the simulator, for two consumers:
 
 # %%
-from flashlab_course.gpu.warps import arrive, sync
-
 SLOT_FREE, DS_READY, DQ_READY, DQ_FREE = 6, 10, 14, 15 # named barriers; of the first two kinds two each
 
 
