@@ -9,9 +9,9 @@
 # %% [markdown]
 # # 12b · The Hopper kernel
 #
-# **You will be able to** explain a Hopper kernel line by line, run its signals on a simulator, find its deadlocks, change it, and say what `flash_attention`'s kernel has beyond it.
+# **You will be able to** explain a Hopper kernel line by line, run its signals on a simulator, find its deadlocks, change it, and say what the operator's kernel has beyond it.
 #
-# **You need** chapters 06 and 12. · **Eight sittings** of 25 to 35 minutes with seven exercises · **runs on** CPU or GPU; Triton, so Linux
+# **You need** chapters 06 and 12. · **Ten sittings** of 25 to 50 minutes, 6 hours and 40 minutes in all, with seven exercises · **runs on** CPU or GPU; Triton, so Linux
 #
 # In chapter 12 the compiler decides when a tile is copied and when a product is waited for. Here the kernel says it itself, in Gluon, the language below Triton. Six rungs lead from chapter 12's TMA kernel to the Hopper kernel, one idea a rung. Most of these ideas are signals between warps, and signals can be tried without a GPU, on a small simulator.
 
@@ -49,7 +49,7 @@ from flashlab_course.player.machine import play_warps
 # %% [markdown]
 # ## Where the six rungs lead
 #
-# Each number below is a speed as a multiple of cuDNN's. The first row is chapter 12's TMA kernel, the last row the kernel that `flash_attention` runs. Between them are the six rungs.
+# Each number below is a speed as a multiple of cuDNN's. The first row is chapter 12's TMA kernel, the last row the *operator's kernel*, which `flash_attention` runs. Between them are the six rungs.
 
 # %%
 recorded = bench.load_results("hopper_h200")
@@ -59,7 +59,7 @@ figures.speeds_beside(recorded, rungs, "sdpa_cudnn")
 # %% [markdown]
 # The first two rungs are slower than the compiler's kernel, except the ring at $d = 64$ without a mask. (Compare numbers within a table: chapter 12's are of an earlier run.)
 #
-# ## Sitting 1 · Copies that report back (35 minutes)
+# ## Sitting 1 · Copies that report back (45 minutes)
 #
 # ### Three units that work by themselves
 #
@@ -119,7 +119,7 @@ print(simulate({"warpgroup": without_a_wait(Ring("K", slots=1))}).error)
 # %% [markdown]
 # ### Why a wait names a parity
 #
-# A slot is used again and again, so its barrier passes through phases 0, 1, 2, … The hardware keeps only whether the current phase is even or odd. `wait(full, 0)` goes on if the phase that ended last was even, and blocks otherwise; `wait(full, 1)` does so for an odd one.
+# A slot is used again and again, so its barrier passes through phases 0, 1, 2, … The hardware keeps only whether the current phase is even or odd. So a wait names the parity of the phase that must have ended. Is the barrier in phase 1, phase 0 is over: `wait(full, 0)` goes on, and `wait(full, 1)` blocks until phase 1 is over, too.
 #
 # In a *ring* of two slots, block $j$ lies in slot $j \bmod 2$ and is that slot's use number $\lfloor j/2 \rfloor$. When the tile of use $u$ has landed, phase $u$ of `full` ends. So the reader of block $j$ waits for parity $\lfloor j/2 \rfloor \bmod 2$.
 #
@@ -133,7 +133,7 @@ slots, j = 2, 5
 said = compare("slot and parity of block 5", my_slot_and_parity, [j % slots, j // slots % 2])
 
 # %% [markdown]
-# **Exercise: a ring and its phases** ([exercises/ex12b_ring.py](../exercises/ex12b_ring.py), 25 minutes). Write a producer and a consumer that share a ring with any number of slots. The file explains a slot's second barrier, `free`; sitting 3 comes back to it.
+# **Exercise: a ring and its phases** ([exercises/ex12b_ring.py](../exercises/ex12b_ring.py), 25 minutes). Write a producer and a consumer that share a ring with any number of slots. The file explains a slot's second barrier, `free`; sitting 3 comes back to it. (The links open the tasks as they were given. You write in your own copies, in `my/exercises/`; `check` reads those.)
 
 # %%
 check("ex12b_ring")
@@ -146,7 +146,7 @@ reveal("ex12b_ring")
 #
 # *End of sitting 1. To continue later, run the notebook from the top.*
 #
-# ## Sitting 2 · The first kernel, and who holds what (30 minutes)
+# ## Sitting 2 · The first kernel, and who holds what (50 minutes)
 #
 # ### All warps in step
 #
@@ -163,9 +163,9 @@ print(excerpt(hopper_ring.KERNEL, "for j in range(0, end)", "V_full.index(slot),
 # | `allocate_shared_memory(K.dtype, [SLOTS] + K.block_shape, K.layout)` | `K` is TMA's descriptor: `block_shape` is its tile, $[128, d]$, and `layout` swizzles the tile as `wgmma` reads it |
 # | `gl.constexpr`, `gl.static_range` | a value known to the compiler; a loop that it unrolls |
 # | `K_s.index(slot).permute((1, 0))` | the tile in that slot, read as $K^\top$; nothing is moved |
-# | `use_acc=False` | start from zero instead of adding to `zeros` |
-# | `wgmma_wait(0, deps=[S])` | wait until no product is under way; `S` may be used from here on |
-# | `thread_barrier()` | all warps have read the slot: only now may TMA overwrite it |
+# | `zeros`, `use_acc=False` | `zeros` gives the result's shape and layout, and nothing is added to it. It costs no registers: they become those of $S$ |
+# | `wgmma_wait(0, deps=[S])` | wait until no product is under way. `deps` names the results that become tiles here; before that a line that computes with one does not compile |
+# | `thread_barrier()` | the warps meet. Behind `mbarriers`: one thread has made them, and nobody may use them earlier. In the loop: all warps have read the slot, so TMA may overwrite it |
 #
 # What is not Gluon's own comes from `flashlab/kernels/hopper_words.py`. These two make and use the signals:
 
@@ -178,6 +178,21 @@ def show(*helpers):
 show(hopper_words.mbarriers, hopper_words.fetch)
 
 # %% [markdown]
+# **Which thread does this?** All run the same line, but often only one acts. From the PTX of these kernels:
+#
+# | line | who acts | who must meet before |
+# |---|---|---|
+# | `expect`, `mbarrier.arrive` | the first thread of the warps that run the line | nobody; `release` puts `thread_barrier()` before its `arrive` |
+# | `tma.load` | one elected thread | these warps, after `expect` |
+# | `mbarrier.wait` | every thread waits | nobody |
+# | `wgmma`, `wgmma_wait` | all four warps of each warpgroup | the threads of each warp |
+# | `Q_s.store`, then `fence` | every thread, for what it has written | these warps, before the store |
+# | `tma.store` | one elected thread | these warps, after `fence`: the compiler adds this barrier |
+# | `tma.store_wait` | the thread that issued the store waits for TMA | these warps meet *afterwards*, so all may write there again |
+# | `gl.store(L)` | of the four threads that hold a row, one | nobody |
+#
+# *These warps* are all of the program here, and from sitting 3 on those with the same job: `thread_barrier()` of a consumer then meets its own warps only.
+#
 # The same program in the simulator. Look at the bars: the tensor cores stand idle in every softmax.
 
 # %%
@@ -205,9 +220,9 @@ warps, threads_of_a_warp = 8, 32
 said = compare("registers for S", my_registers_of_S, 128 * 128 // (warps * threads_of_a_warp))
 
 # %% [markdown]
-# $O$ takes as many at $d = 128$, and $P$ in 16 bits half as many. This is most of the 255 that a thread may have, and decides the shapes of all kernels here.
+# $O$ takes as many at $d = 128$, and $P$ in 16 bits half as many: $64 + 64 + 32 = 160$ of the 255 that a thread may have. So tiles cannot be much larger, in any of these kernels.
 #
-# Three helpers compute with such tiles. `SliceLayout(1, layout)` has one number a row, in each of the four threads that share it; `SliceLayout(0, layout)` has one a column.
+# Three helpers compute with such tiles. (`softmax` takes the maximum before it scales, which is right for a positive scale; `positive_scale` on the host moves a negative sign to $Q$.) `SliceLayout(1, layout)` has one number a row, in each of the four threads that share it; `SliceLayout(0, layout)` has one a column.
 
 # %%
 show(hopper_words.softmax, hopper_words.hide_future, hopper_words.scaled_rows)
@@ -224,7 +239,7 @@ def compiled(module, d, causal=False):                 # for an H100: 16 heads, 
 print(compiled(hopper_ring, 128).ptx.count("shfl.sync.bfly"), "exchanges")
 
 # %% [markdown]
-# At the end, $O$ goes through shared memory to HBM by TMA. TMA may overtake what the threads have just written to shared memory; `fence()` forbids that. `tma.store_wait(0)` waits until TMA has read the tile, so that its place may be used again. `/ LOG2_E` makes a natural logarithm of $L$ in base 2.
+# At the end, $O$ goes through shared memory to HBM by TMA. TMA may overtake what a thread has just written to shared memory; `fence()` forbids that. `tma.store_wait(0)` waits until TMA has read the tile. `/ LOG2_E` makes a natural logarithm of $L$ in base 2.
 
 # %%
 print(excerpt(hopper_ring.KERNEL, "Q_s.store", "store_wait"))
@@ -243,7 +258,7 @@ reveal("ex12b_layout")
 #
 # *End of sitting 2.*
 #
-# ## Sitting 3 · Warps with different jobs (30 minutes)
+# ## Sitting 3 · Warps with different jobs (50 minutes)
 #
 # ### A warp that only loads
 #
@@ -255,7 +270,7 @@ print(excerpt(hopper_producer.producer, "for j", "V_full, V_free, j)"))
 show(hopper_words.release)                             # the consumer's side
 
 # %% [markdown]
-# The producer waits for the other parity, `phase ^ 1`: before use $u$ it needs phase $u - 1$ of `free` to be over. Before the first use nobody has read anything. On a new barrier `wait(free, 1)` returns at once, as if a phase $-1$ had ended. With the consumer's parity the kernel would hang at the first block. This cell goes wrong on purpose.
+# The consumer's reading of use $u$ ends phase $u$ of `free`. The producer may fill use $u$ when use $u - 1$ has been read, so it waits for the other parity, `phase ^ 1`. Before the first use nobody has read anything, and a new barrier lets `wait(free, 1)` pass at once. With the consumer's parity the kernel would hang at the first block. This cell goes wrong on purpose.
 
 # %%
 def hopeful_producer(K, V, end):
@@ -295,7 +310,7 @@ figures.warps_at_work(runs_of_rungs, "flashlab_course.gpu.warps, 4 blocks, two s
 print(changes(hopper_producer.attend, hopper_consumers.attend))
 
 # %% [markdown]
-# So `free` is made by `mbarriers(SLOTS, CONSUMERS)`, for two arrivals.
+# So `free` is made by `mbarriers(SLOTS, CONSUMERS)`, for two arrivals. No `thread_barrier()` follows `mbarriers` now: `warp_specialize` itself lets all warps meet before they start on their jobs.
 #
 # **Exercise: when may the producer overwrite?** ([exercises/ex12b_overwrite.py](../exercises/ex12b_overwrite.py), 25 minutes). Write the consumer's part: two consumers read each tile, and one may skip it.
 
@@ -310,9 +325,9 @@ reveal("ex12b_overwrite")
 #
 # *End of sitting 3.*
 #
-# ## Sitting 4 · Registers change hands (30 minutes)
+# ## Sitting 4 · Registers change hands (35 minutes)
 #
-# An SM has 65,536 registers. The program is launched with 384 threads: two consumers of 128, and the producer's warp, which Triton fills up to a warpgroup, because registers change hands by warpgroups. Each thread begins with 168 registers, $65536 / 384$ rounded down to a multiple of 8. The producer needs few. With `setmaxnreg` its warpgroup gives registers away, and keeps 24 a thread.
+# An SM has 65,536 registers. The program is launched with 384 threads: two consumers of 128, and the producer's warp, which Triton fills up to a warpgroup, because registers change hands by warpgroups. (The second rung did this, too, with `[24]`.) Each thread begins with 168 registers, $65536 / 384$ rounded down to a multiple of 8. The producer needs few. With `setmaxnreg` its warpgroup gives registers away, and keeps 24 a thread.
 #
 # **Predict** how many registers a thread of the two consumers can have then.
 
@@ -337,7 +352,7 @@ check("ex12b_registers")
 reveal("ex12b_registers")
 
 # %% [markdown]
-# In the record the producer alone gains nothing over the ring, and loses at several sizes. Two consumers gain, except at $d = 64$ without a mask:
+# In the record a producer with a single consumer is no faster than the ring at any size, and slower at several. With two consumers the kernel is faster than the ring, except at $d = 64$ without a mask:
 
 # %%
 figures.speeds_beside(recorded, {"hopper_producer_forward": None, "hopper_consumers_forward": None}, "hopper_ring_forward")
@@ -362,7 +377,7 @@ for d, causal in itertools.product((64, 128), (False, True)):
 #
 # *End of sitting 4.*
 #
-# ## Sitting 5 · Products under the softmax (25 minutes)
+# ## Sitting 5 · Products under the softmax (45 minutes)
 #
 # ### Issue early, wait late
 #
@@ -379,6 +394,8 @@ said = compare("products that may still be under way", my_n, len(issued) - 1 - i
 print(excerpt(hopper_overlap.attend, "for j in range(1, end)", "O_i = scaled_rows(O_i, alpha)"))
 
 # %% [markdown]
+# `wgmma_wait(1, deps=[S])` makes a tile of $S$ only. $O$'s product still writes to its registers, so `scaled_rows(O_i, alpha)` has moved behind $O$'s own wait; before it, the line would not compile. (Named in `deps` here too, $O$ would compile, and the assembler would warn that products wait for each other.) The first `alpha` is not used: $O$ is still 0.
+#
 # `pred` switches a wait off: behind the last block there is no next $K$. The first $S$ and the last $O$ stand outside the loop. Keys are walked from the last block to the first. A tile has 128 queries and a block 128 keys, so a causal mask cuts one block only. It comes before the loop, which needs no mask.
 
 # %%
@@ -396,7 +413,7 @@ check("ex12b_deadlock")
 reveal("ex12b_deadlock")
 
 # %% [markdown]
-# One line of the loop seems to come too early: it waits for the next $K$ before the wait for $O$. But the assembler would pull the wait for $O$ above the exponentials, and it moves nothing across this `mbarrier.wait`. Here is the loop's machine code as it is, and with that line moved to the head of the loop. (A product is eight instructions.)
+# Why does the loop wait for the next $K$ already before its wait for $O$, and not at its head, where $K$ is needed? Compile both. A product is eight instructions. Of exponentials a thread has 66: 64 of $P$, and `alpha` of its two rows.
 
 # %%
 def in_machine_code(made):
@@ -404,7 +421,8 @@ def in_machine_code(made):
     found = [word for line in made.sass.splitlines() for name, word in words.items() if name in line]
     runs = [(word, len(list(run))) for word, run in itertools.groupby(found)]
     parts = [part for word, n in runs for part in ([word] * n if word == "wait" else [f"{n} {word}s"])]
-    return ", ".join(parts[3:7])                       # the loop of one consumer: behind the first S
+    loop = parts.index("16 products")                  # S and O: the loop issues both, one after the other
+    return ", ".join(parts[loop : loop + 4])
 
 
 wait_for_K = "        mbarrier.wait(K_full.index((j + 1) % SLOTS), (j + 1) // SLOTS % 2, pred=j + 1 < end)\n"
@@ -417,7 +435,7 @@ with tempfile.TemporaryDirectory() as folder:
         print(f"{name:9} {in_machine_code(made)}; {made.warnings or 'no warnings'}")
 
 # %% [markdown]
-# With the wait for $K$ moved, both products are waited for before the exponentials begin. Are the results still right? The tests have a stand-in for Gluon that runs a kernel's own lines on the CPU, a Python thread for each warpgroup. `outcome` changes lines, runs the kernel there, and compares with float64.
+# With the wait for $K$ at the head, the assembler has pulled the wait for $O$ above the exponentials. In this compile it did not pull it across the `mbarrier.wait`; nobody promises that. Are the results still right? The tests have a stand-in for Gluon that runs a kernel's own lines on the CPU, a Python thread for each warpgroup. `outcome` changes lines, runs the kernel there, and compares with float64.
 
 # %%
 import sys
@@ -429,13 +447,13 @@ for name, lines in {"as it is": [], "moved": moved}.items():
     print(f"{name:9} {hopper_stand_in.outcome(hopper_overlap, lines)}")
 
 # %% [markdown]
-# Both are right, and nothing warns. Only the machine code shows that the overlap is gone. Sitting 8 shows what that costs, as *both products before the softmax*.
+# Both are right, and nothing warns. Only the machine code shows that the overlap is gone. Sitting 9 shows what that costs, as *both products before the softmax*.
 #
 # **Takeaway.** Issue a product as early as its operands allow, and wait for it as late as its result allows.
 #
 # *End of sitting 5.*
 #
-# ## Sitting 6 · Take turns (30 minutes)
+# ## Sitting 6 · Take turns (40 minutes)
 #
 # Two consumers may ask for products at the same moment, and then compute exponentials together. The fifth rung makes them alternate, with *named barriers*. A program has sixteen; they count threads. `arrive` arrives and goes on; `sync` arrives and waits until enough threads have come. Gluon has no word for them, so these are instructions in assembly: `$1` is the barrier, `$2` the number of threads, each `r` a register. `is_pure=False`: the compiler must not drop a line whose result nobody uses.
 
@@ -461,7 +479,7 @@ check("ex12b_pass_the_turn")
 reveal("ex12b_pass_the_turn")
 
 # %% [markdown]
-# The kernel's lines. `TURN = 12`: Triton itself uses the first few of the sixteen barriers. Before the first tile consumer 1 arrives once, so that consumer 0 has the first turn; from then on each `sync` meets the other's `arrive`.
+# The kernel's lines. `TURN = 12`: Triton itself uses the first few of the sixteen barriers. Before the first tile consumer 1 arrives once, so that consumer 0 has the first turn; from then on each `sync` meets the other's `arrive`. All 128 threads of a consumer run both lines, and all count. With $n$ consumers the next is `TURN + (me + 1) % n`, and the last one arrives first. 256 stays: one waits, one passes on.
 
 # %%
 print(excerpt(hopper_turns.issue_scores, "sync(", "return S"))
@@ -540,7 +558,7 @@ figures.bars(shares, f"Simulated tensor cores work {min(shares.values()):.0f} to
 #
 # *End of sitting 6.*
 #
-# ## Sitting 7 · Programs that stay (30 minutes)
+# ## Sitting 7 · Programs that stay (35 minutes)
 #
 # ### A counter hands out tiles
 #
@@ -565,17 +583,23 @@ said = compare("when the last SM is done", my_ends, ends, "blocks")
 print(excerpt(hopper_persistent.producer, "while tile < how_many", "n, turn, tile"))
 
 # %% [markdown]
-# A program's first tile is its own number, `program_id`; the counter hands out those from `num_programs` on. Of the threads that run `expect` or `arrive`, one acts. `n` counts the blocks of all tiles so far, because the rings go on where the tile before has left them. $Q$ has one slot, so there `turn`, the number of tiles, gives the phase.
+# A program's first tile is its own number, `program_id`; the counter hands out those from `num_programs` on. `atomic_add` is run by a warp, but its first thread alone adds; the others get its answer through shared memory. `n` counts the blocks of all tiles so far, because the rings go on where the tile before has left them. $Q$ has one slot, so there `turn`, the number of tiles, gives the phase.
 
 # %%
 show(hopper_persistent.lay_down, hopper_persistent.look_at, hopper_words.place)
 
 # %% [markdown]
-# `BlockedLayout([1], [32], [1], [0])` is a layout in registers: 1 number a thread, 32 threads a warp, 1 warp, along axis 0. Of a single number each thread holds a copy. `SwizzledSharedLayout(1, 1, 1, [0])` is the number's layout in shared memory: pieces of 1 number, phases of 1 row, 1 phase, so nothing is swizzled.
+# `BlockedLayout([1], [32], [1], [0])` is a layout in registers: 1 number a thread, 32 threads a warp, 1 warp, along axis 0. Of a single number each thread holds a copy. `SwizzledSharedLayout(1, 1, 1, [0])` is the number's layout in shared memory: 1, 1, 1 say that nothing is swizzled.
 #
-# **Why do consumers see the number?** No barrier counts its bytes. But in PTX arriving at an mbarrier is a *release*, and waiting there an *acquire*: what a thread wrote before it arrived is visible to all who have waited for that phase. The thread that runs `expect` on `Q_full` has stored the number before. `Q_free` works the same way backwards: after their last $S$ both consumers have read $Q$ and the number, and arrive there. At the end the producer stores $-1$ and arrives at `Q_full` without bytes. That ends the phase, and the consumers stop.
+# **Why do consumers see the number?** No barrier counts its bytes. But in PTX arriving at an mbarrier is a *release*, and waiting there an *acquire*: what a thread wrote before it arrived is visible to all who have waited for that phase. All 32 threads of the producer store the same number, so the one that arrives at `Q_full` has stored it, too. `Q_free` keeps the number until it has been read: both consumers arrive there after their last $S$, and the producer waits for them before it stores the next one. At the end the producer stores $-1$ and arrives at `Q_full` without bytes. That ends the phase, and the consumers stop.
 #
-# **Why this order?** Long tiles come first, so that no SM begins one last. One head has few long tiles, so several heads go side by side. But their $K$ and $V$ should stay in the L2 cache, so that HBM is read once. Heads go in groups of `together`, as many as fit. Four heads of two tiles, two heads at a time, as (head, row, blocks):
+# **Takeaway.** A counter hands out tiles, and the rings run on from tile to tile.
+#
+# *End of sitting 7.*
+#
+# ## Sitting 8 · Which tile when, and how many slots (25 minutes)
+#
+# Long tiles come first, so that no SM begins one last. One head has few long tiles, so several heads go side by side. But their $K$ and $V$ should stay in the L2 cache, so that HBM is read once. Heads go in groups of `together`, as many as fit. Four heads of two tiles, two heads at a time, as (head, row, blocks):
 
 # %%
 print(*[hopper_stand_in.kernels.first_words.place(tile, 256, 2, 128, 128, True) for tile in range(8)])
@@ -587,7 +611,11 @@ print(*[hopper_stand_in.kernels.first_words.place(tile, 256, 2, 128, 128, True) 
 show(hopper_persistent.launch, hopper_words.launch_tiles)
 
 # %% [markdown]
-# `described` makes TMA's descriptor, `operator.index` an integer of a `constexpr`. The softmax takes the maximum before it scales, so `positive_scale` moves a negative sign to $Q$. Without a mask all tiles are equally long, and `together` is 1. `temporary` makes the counter, a zero in HBM, anew in each call. `programs_at_a_time` gives each SM one program of 8 warps. `checked_forward` checks a call, with `why_not`, and launches the kernel.
+# Without a mask all tiles are equally long, and `together` is 1. `temporary` makes the counter, a zero in HBM, anew in each call.
+#
+# `programs_at_a_time(Q, 8)` divides eight warps, as many as it gives an SM, by the 8 of the two consumers: one program on each SM. The producer's four warps, with which a program has $12 \cdot 32 = 384$ threads, are not counted there.
+#
+# `why_not` refuses other calls than $N_q = N_k$, a multiple of 128. The kernel relies on it: with `KEYS = 96` `N // keys` would drop the last keys, and nothing would complain.
 #
 # Watch the phases in the player: they count on from tile to tile.
 
@@ -608,15 +636,15 @@ check("ex12b_slots")
 reveal("ex12b_slots")
 
 # %% [markdown]
-# **Takeaway.** A counter hands out tiles, and the rings run on from tile to tile.
+# **Takeaway.** Long tiles come first, and shared memory limits the slots.
 #
-# *End of sitting 7.*
+# *End of sitting 8.*
 #
-# ## Sitting 8 · Measure it, change it (30 minutes)
+# ## Sitting 9 · Measure it, change it (45 minutes)
 #
 # ### Which idea carries how much?
 #
-# Each row is the last rung with one idea changed, against the last rung as it is. In *head after head* `together` is 1.
+# Each row is the last rung with one idea changed, against the last rung as it is. *Without the next S ahead* issues $S_j$ only after the wait for $O$; *without the counter* takes the tile `num_programs` further on; in *head after head* `together` is 1.
 
 # %%
 last = "hopper_persistent_forward"
@@ -627,7 +655,7 @@ figures.speeds_beside(recorded, {f"{last}, {what}": what for what in CHANGES}, l
 #
 # ### From the last rung to the operator
 #
-# `flash_attention` runs `flashlab/operator/hopper_forward.py`, this kernel and what a model needs:
+# The operator's kernel, `flashlab/operator/hopper_forward.py`, is this one and what a model needs:
 #
 # | what it adds | why |
 # |---|---|
@@ -668,7 +696,7 @@ print("simulated:", first_error(lambda: in_turn(3), seeds=50).error or "50 runs,
 # %% [markdown]
 # It fits at $d = 64$ only. The compiler does not mind; the launch would. (`first_error` tries many random durations.)
 #
-# **A single slot.** It hangs, though ex12b_deadlock's consumer does not. Who waits for whom?
+# **A single slot.** The consumer of ex12b_deadlock runs with one slot; this one hangs. Who waits for whom?
 
 # %%
 print(simulate(in_turn(1)).error.replace("; consumer", ";\nconsumer"))
@@ -736,7 +764,9 @@ shown
 # %% [markdown]
 # **Takeaway.** Whether a change is right and fits can be judged without a GPU; whether it is faster cannot.
 #
-# ## Backwards
+# *End of sitting 9.*
+#
+# ## Sitting 10 · Backwards (30 minutes)
 #
 # The backward kernel, `flashlab/operator/hopper_backward.py`, is built from the same parts. A program owns a block of keys and walks the query tiles of 64 rows. It has a producer warp, two or three consumers with 64 keys each, and a third kind of warp, the *adder*.
 #
