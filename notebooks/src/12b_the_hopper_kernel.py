@@ -57,7 +57,7 @@ rungs = {"fa2_tma_forward": None} | dict.fromkeys(one.name for one in HOPPER_RUN
 figures.speeds_beside(recorded, rungs, "sdpa_cudnn")
 
 # %% [markdown]
-# The first two rungs are slower than the compiler's kernel, except the ring at $d = 64$ without a mask. (Compare numbers within a table: chapter 12's are of an earlier run.)
+# The first two rungs are slower than the compiler's kernel, except the ring at $d = 64$ without a mask.
 #
 # ## Sitting 1 · Copies that report back (45 minutes)
 #
@@ -92,7 +92,7 @@ my_expected_bytes = None
 said = compare("bytes of a block of keys", my_expected_bytes, torch.empty(128, 128, dtype=torch.bfloat16).nbytes)
 
 # %% [markdown]
-# In the simulator a program is a Python generator. Each `yield` asks the machine for something, and waits until it is granted. Step through this one: the column *full* shows the phase, and what is still to come before it ends. The buttons under **Stop and look** jump to the steps that matter, each with a sentence.
+# In the simulator a program is a Python generator. Each `yield` asks the machine for something, and waits until it is granted. Step through this one: the column *full* shows the phase, and what is still to come before it ends. **Stop and look** jumps to the steps that matter.
 
 # %%
 def one_tile(K):
@@ -106,7 +106,7 @@ def one_tile(K):
 play_warps(simulate({"warpgroup": one_tile(Ring("K", slots=1))}))
 
 # %% [markdown]
-# A GPU says nothing about a forgotten wait: the product reads whatever lies there. The machine complains. This cell goes wrong on purpose.
+# A GPU says nothing about a forgotten wait. The machine does; this cell goes wrong on purpose.
 
 # %%
 def without_a_wait(K):
@@ -119,7 +119,7 @@ print(simulate({"warpgroup": without_a_wait(Ring("K", slots=1))}).error)
 # %% [markdown]
 # ### Why a wait names a parity
 #
-# A slot is used again and again, so its barrier passes through phases 0, 1, 2, … The hardware keeps only whether the current phase is even or odd. So a wait names the parity of the phase that must have ended. Is the barrier in phase 1, phase 0 is over: `wait(full, 0)` goes on, and `wait(full, 1)` blocks until phase 1 is over, too.
+# A slot is used again and again, so its barrier passes through phases 0, 1, 2, … The hardware keeps only whether the current phase is even or odd. In phase 1, phase 0 is over: `wait(full, 0)` goes on, and `wait(full, 1)` blocks until phase 1 is over, too.
 #
 # In a *ring* of two slots, block $j$ lies in slot $j \bmod 2$ and is that slot's use number $\lfloor j/2 \rfloor$. When the tile of use $u$ has landed, phase $u$ of `full` ends. So the reader of block $j$ waits for parity $\lfloor j/2 \rfloor \bmod 2$.
 #
@@ -133,7 +133,7 @@ slots, j = 2, 5
 said = compare("slot and parity of block 5", my_slot_and_parity, [j % slots, j // slots % 2])
 
 # %% [markdown]
-# **Exercise: a ring and its phases** ([exercises/ex12b_ring.py](../exercises/ex12b_ring.py), 25 minutes). Write a producer and a consumer that share a ring with any number of slots. The file explains a slot's second barrier, `free`; sitting 3 comes back to it. (The links open the tasks as they were given. You write in your own copies, in `my/exercises/`; `check` reads those.)
+# **Exercise: a ring and its phases** ([exercises/ex12b_ring.py](../exercises/ex12b_ring.py), 25 minutes). Write a producer and a consumer that share a ring with any number of slots. The file explains a slot's second barrier, `free`; sitting 3 comes back to it. (`make lab` works in `my/`: there the link opens your own copy, in `my/exercises/`, which `check` reads.)
 
 # %%
 check("ex12b_ring")
@@ -142,7 +142,7 @@ check("ex12b_ring")
 reveal("ex12b_ring")
 
 # %% [markdown]
-# **Takeaway.** An mbarrier counts arrivals and bytes; its phase ends when nothing is left to come. Who waits must know which phase: slot $j \bmod$ slots, parity $\lfloor j/\text{slots} \rfloor \bmod 2$.
+# **Takeaway.** An mbarrier counts arrivals and bytes; its phase ends when nothing is left to come. Who waits names the parity of the phase that must have ended.
 #
 # *End of sitting 1. To continue later, run the notebook from the top.*
 #
@@ -220,7 +220,7 @@ warps, threads_of_a_warp = 8, 32
 said = compare("registers for S", my_registers_of_S, 128 * 128 // (warps * threads_of_a_warp))
 
 # %% [markdown]
-# $O$ takes as many at $d = 128$, and $P$ in 16 bits half as many: $64 + 64 + 32 = 160$ of the 255 that a thread may have. So tiles cannot be much larger, in any of these kernels.
+# $O$ takes as many at $d = 128$, and $P$ in 16 bits half as many: $64 + 64 + 32 = 160$ of the 255 that a thread may have. This limits the tiles of all kernels here.
 #
 # Three helpers compute with such tiles. (`softmax` takes the maximum before it scales, which is right for a positive scale; `positive_scale` on the host moves a negative sign to $Q$.) `SliceLayout(1, layout)` has one number a row, in each of the four threads that share it; `SliceLayout(0, layout)` has one a column.
 
@@ -228,7 +228,7 @@ said = compare("registers for S", my_registers_of_S, 128 * 128 // (warps * threa
 show(hopper_words.softmax, hopper_words.hide_future, hopper_words.scaled_rows)
 
 # %% [markdown]
-# $P$ becomes the left operand of the next product. `DotOperandLayout(0, O_layout, 2)` is the layout of a left operand in registers: with 16-bit numbers every thread already holds what it must hand in, so `convert_layout` moves nothing between threads. The compiled loop shows it: two rows a thread, two exchanges for each maximum and each sum, and these eight are all:
+# $P$ becomes the left operand of the next product. `DotOperandLayout(0, O_layout, 2)` is the layout of a left operand in registers: with 16-bit numbers every thread already holds what it must hand in, so `convert_layout` moves nothing between threads. In the compiled loop, the exchanges for maxima and sums of a thread's two rows are all:
 
 # %%
 def compiled(module, d, causal=False):                 # for an H100: 16 heads, N = 4096
@@ -254,7 +254,7 @@ check("ex12b_layout")
 reveal("ex12b_layout")
 
 # %% [markdown]
-# **Takeaway.** A layout says which thread holds which number. Results of `wgmma` lie in registers, four threads to a row, and 16-bit results are already where a left operand must be.
+# **Takeaway.** A layout says which thread holds which number. Of a product's row, four threads hold a quarter each.
 #
 # *End of sitting 2.*
 #
@@ -371,7 +371,7 @@ for d, causal in itertools.product((64, 128), (False, True)):
     print(f"d = {d:3}, {'causal' if causal else 'full  '}: {ring.registers} registers, {ring.shared_bytes:,} bytes: {fit.blocks} on an SM")
 
 # %% [markdown]
-# At $d = 64$ the mask costs four registers, and with them the second program. Two programs on an SM can hide each other's waiting, as two consumers do. This may be why the ring is ahead; nobody has measured it. (The record's Triton is older, and may give other registers.)
+# At $d = 64$ the mask costs four registers, and with them the second program. Two programs on an SM can hide each other's waiting, as two consumers do. This may be why the ring is ahead; nobody has measured it.
 #
 # **Takeaway.** The producer gives registers to the consumers. A kernel that needs few may get a second program on each SM instead.
 #
@@ -485,7 +485,7 @@ reveal("ex12b_pass_the_turn")
 print(excerpt(hopper_turns.issue_scores, "sync(", "return S"))
 
 # %% [markdown]
-# Watch consumer 1 wait for its turn, and the products alternate. (There is one set of tensor cores; the two rows show whose product runs.)
+# Watch consumer 1 wait for its turn, and the products alternate.
 
 # %%
 K, V = Ring("K", slots=2, readers=2), Ring("V", slots=2, readers=2)
@@ -731,7 +731,7 @@ print("with one:      ", hopper_stand_in.outcome(hopper_persistent, half))
 # %% [markdown]
 # <details><summary><b>Why, and which lines must change?</b></summary>
 #
-# The last block of a tile now lies after all queries of consumer 0. There $S$ is $-\infty$ everywhere, so is $m$, and $-\infty - (-\infty)$ is NaN. If $m$ begins with a finite number, $P$ is 0. But the mask also cuts consumer 0's second block, and the loop has no mask. Both must change:
+# The last block of a tile now lies after all queries of consumer 0. There $S$ is $-\infty$ everywhere, so is $m$, and $-\infty - (-\infty)$ is NaN. If $m$ begins with a finite number, $P$ is 0. But the mask also cuts consumer 0's second block, in the loop. Both must change:
 #
 # </details>
 
@@ -743,14 +743,25 @@ print("only m:", hopper_stand_in.outcome(hopper_persistent, [*half, finite]))
 judge([*half, finite, (after, after + masked)], 128)
 
 # %% [markdown]
-# **Your own change.** On a Hopper GPU, `python -m flashlab bench hopper` times this chapter's kernels.
+# **Wrong turns**, in the simulator: nobody arrives before the first tile; or the turn is passed on only when $O$'s product has been issued, too.
 
 # %%
-# Your kernel goes here: pairs (old text, new text).
-judge([])
+begin = "        yield arrive(TURN, BOTH)                       # consumer 0 begins\n    n, turn"
+give_away = "    yield arrive(TURN + (me + 1) % K.free[0].count, BOTH)\n"
+first_S = "    yield from issue_scores(me, K, n)\n"
+S_and_O = ("        yield from issue_scores(me, K, j)\n        yield wait(V.full[before], (j - 1) // slots % 2)\n"
+           "        yield wgmma(V, before, j - 1)\n")
+wrong_turns = {"no first arrival": [(begin, "        pass\n    n, turn")],
+               "passed after V": [(give_away, ""), (first_S, first_S + give_away), (S_and_O, f"{S_and_O}    {give_away}")]}
+with tempfile.TemporaryDirectory() as folder:
+    for name, lines in wrong_turns.items():
+        run_wrong = first_error(variant(warp_programs, lines, folder).last_rung, seeds=50).error or "50 runs, no error"
+        print(f"{name}: {run_wrong}".replace("; consumer", ";\nconsumer"))
 
 # %% [markdown]
-# A change in the simulator: `last_rung` makes the programs of the last rung, whole. Change its slots, its tiles, or its lines, as `(old, new)` of `flashlab_course/gpu/warp_programs.py`. The player shows the first of 50 runs that goes wrong, else the last. Here, one slot:
+# The second is no deadlock: the other consumer's $S$ only stands behind two products instead of one. On a Hopper GPU `python -m flashlab bench hopper` times this chapter's kernels.
+#
+# **Your turn: one slot without the deadlock.** The consumers stay as they are; the producer fetches in another order. Begin in the simulator. `LINES` takes pairs (old text, new text) of `persistent_producer` in `flashlab_course/gpu/warp_programs.py`, and you want *50 runs, no error*. The player shows the first run that goes wrong, else the last.
 
 # %%
 LINES = []
@@ -760,6 +771,36 @@ with tempfile.TemporaryDirectory() as folder:
     shown = play_warps(tried)
 print((tried.error or "50 runs, no error").replace("; consumer", ";\nconsumer"))
 shown
+
+# %% [markdown]
+# Then change `producer` of `flashlab/kernels/hopper_persistent.py` in the same way. You want `ok`, nothing spilled, and less shared memory than before.
+
+# %%
+MY_LINES = []                                          # pairs (old text, new text)
+if MY_LINES:
+    judge([("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(1)"), *MY_LINES], 64, 128)
+
+# %% [markdown]
+# <details><summary><b>Answer</b></summary>
+#
+# Each $K$ comes before the $V$ of the block before: $K_0, K_1, V_0, K_2, V_1, \dots$ So $K_2$ no longer waits for $V_1$.
+#
+# ```python
+# MY_LINES = [
+#     ("        for j in range(0, end):\n",
+#      "        fetch_when_free(K, first_key + (end - 1) * KEYS, K_s, K_full, K_free, n)\n        for j in range(0, end):\n"),
+#     ("            fetch_when_free(K, row, K_s, K_full, K_free, n + j)\n",
+#      "            if j + 1 < end:\n                fetch_when_free(K, row - KEYS, K_s, K_full, K_free, n + j + 1)\n")]
+# ```
+#
+# In the simulator the loop walks these pairs, with the three lines that are in it now:
+#
+# ```python
+# last = n + ends[tile] - 1
+# for ring, j in [(K, n)] + [one for j in range(n, last) for one in ((K, j + 1), (V, j))] + [(V, last)]:
+# ```
+#
+# </details>
 
 # %% [markdown]
 # **Takeaway.** Whether a change is right and fits can be judged without a GPU; whether it is faster cannot.
@@ -782,7 +823,7 @@ shown
 # | `DQ_READY`: a tile of $dQ$ is in shared memory | named barrier | the adder |
 # | `DQ_FREE`: TMA has read that tile | named barrier | the next owner |
 #
-# A signal says *it is there* or *it may be overwritten*, as in the ring of sitting 1. Here is the end of a consumer's step for one tile. `sync` waits, `arrive` does not: a consumer that is not the owner announces its $dS$ and runs ahead.
+# Here is the end of a consumer's step for one tile. `sync` waits, `arrive` does not: a consumer that is not the owner announces its $dS$ and runs ahead.
 
 # %%
 print(excerpt(hopper_backward_pipeline.step, "if me == owner", "return dK"))
