@@ -133,7 +133,7 @@ slots, j = 2, 5
 said = compare("slot and parity of block 5", my_slot_and_parity, [j % slots, j // slots % 2])
 
 # %% [markdown]
-# **Exercise: a ring and its phases** ([exercises/ex12b_ring.py](../exercises/ex12b_ring.py), 25 minutes). Write a producer and a consumer that share a ring with any number of slots. The file explains a slot's second barrier, `free`; sitting 3 comes back to it. (`make lab` works in `my/`: there the link opens your own copy, in `my/exercises/`, which `check` reads.)
+# **Exercise: a ring and its phases** ([exercises/ex12b_ring.py](../exercises/ex12b_ring.py), 25 minutes). Write a producer and a consumer that share a ring with any number of slots. The file explains a slot's second barrier, `free`; sitting 3 comes back to it. (In `my/`, where `make lab` works, the link opens your copy, in `my/exercises/`; `check` reads that.)
 
 # %%
 check("ex12b_ring")
@@ -163,9 +163,9 @@ print(excerpt(hopper_ring.KERNEL, "for j in range(0, end)", "V_full.index(slot),
 # | `allocate_shared_memory(K.dtype, [SLOTS] + K.block_shape, K.layout)` | `K` is TMA's descriptor: `block_shape` is its tile, $[128, d]$, and `layout` swizzles the tile as `wgmma` reads it |
 # | `gl.constexpr`, `gl.static_range` | a value known to the compiler; a loop that it unrolls |
 # | `K_s.index(slot).permute((1, 0))` | the tile in that slot, read as $K^\top$; nothing is moved |
-# | `zeros`, `use_acc=False` | `zeros` gives the result's shape and layout, and nothing is added to it. It costs no registers: they become those of $S$ |
-# | `wgmma_wait(0, deps=[S])` | wait until no product is under way. `deps` names the results that become tiles here; before that a line that computes with one does not compile |
-# | `thread_barrier()` | the warps meet. Behind `mbarriers`: one thread has made them, and nobody may use them earlier. In the loop: all warps have read the slot, so TMA may overwrite it |
+# | `zeros`, `use_acc=False` | `zeros` says the result's shape and layout. It costs no registers: a product's first instruction does not add |
+# | `wgmma_wait(0, deps=[S])` | wait until no product is under way. `deps` are the results that become tiles here; computing with one earlier does not compile |
+# | `thread_barrier()` | all warps meet. Behind `mbarriers`: one thread has made them for all. In the loop: all have read the slot, and TMA may overwrite it |
 #
 # What is not Gluon's own comes from `flashlab/kernels/hopper_words.py`. These two make and use the signals:
 
@@ -178,20 +178,18 @@ def show(*helpers):
 show(hopper_words.mbarriers, hopper_words.fetch)
 
 # %% [markdown]
-# **Which thread does this?** All run the same line, but often only one acts. From the PTX of these kernels:
+# **Which thread does this?** All warps with the same job run the same lines: here all of the program, later those of a consumer or of the producer. From the PTX of these kernels:
 #
-# | line | who acts | who must meet before |
+# | line | who acts | these warps meet |
 # |---|---|---|
-# | `expect`, `mbarrier.arrive` | the first thread of the warps that run the line | nobody; `release` puts `thread_barrier()` before its `arrive` |
-# | `tma.load` | one elected thread | these warps, after `expect` |
-# | `mbarrier.wait` | every thread waits | nobody |
-# | `wgmma`, `wgmma_wait` | all four warps of each warpgroup | the threads of each warp |
-# | `Q_s.store`, then `fence` | every thread, for what it has written | these warps, before the store |
-# | `tma.store` | one elected thread | these warps, after `fence`: the compiler adds this barrier |
-# | `tma.store_wait` | the thread that issued the store waits for TMA | these warps meet *afterwards*, so all may write there again |
-# | `gl.store(L)` | of the four threads that hold a row, one | nobody |
-#
-# *These warps* are all of the program here, and from sitting 3 on those with the same job: `thread_barrier()` of a consumer then meets its own warps only.
+# | `expect`, `mbarrier.arrive` | their first thread | not by themselves; `release` has a `thread_barrier()` |
+# | `tma.load` | one elected thread | before it, after `expect` |
+# | `mbarrier.wait` | every thread waits | no |
+# | `wgmma`, `wgmma_wait` | all four warps of each warpgroup | no; each warp's threads do |
+# | `Q_s.store`, then `fence` | every thread, for what it writes | before the store |
+# | `tma.store` | one elected thread | before it, after `fence`: the compiler adds the barrier |
+# | `tma.store_wait` | who issued the store waits for TMA | after it, so that all may write there again |
+# | `gl.store(L, ...)` | one of the four threads that hold a row | no |
 #
 # The same program in the simulator. Look at the bars: the tensor cores stand idle in every softmax.
 
@@ -310,7 +308,7 @@ figures.warps_at_work(runs_of_rungs, "flashlab_course.gpu.warps, 4 blocks, two s
 print(changes(hopper_producer.attend, hopper_consumers.attend))
 
 # %% [markdown]
-# So `free` is made by `mbarriers(SLOTS, CONSUMERS)`, for two arrivals. No `thread_barrier()` follows `mbarriers` now: `warp_specialize` itself lets all warps meet before they start on their jobs.
+# So `free` is made by `mbarriers(SLOTS, CONSUMERS)`, for two arrivals. No `thread_barrier()` follows: `warp_specialize` itself lets all warps meet first. In `release` it now meets the consumer's own warps only.
 #
 # **Exercise: when may the producer overwrite?** ([exercises/ex12b_overwrite.py](../exercises/ex12b_overwrite.py), 25 minutes). Write the consumer's part: two consumers read each tile, and one may skip it.
 
@@ -394,7 +392,7 @@ said = compare("products that may still be under way", my_n, len(issued) - 1 - i
 print(excerpt(hopper_overlap.attend, "for j in range(1, end)", "O_i = scaled_rows(O_i, alpha)"))
 
 # %% [markdown]
-# `wgmma_wait(1, deps=[S])` makes a tile of $S$ only. $O$'s product still writes to its registers, so `scaled_rows(O_i, alpha)` has moved behind $O$'s own wait; before it, the line would not compile. (Named in `deps` here too, $O$ would compile, and the assembler would warn that products wait for each other.) The first `alpha` is not used: $O$ is still 0.
+# `wgmma_wait(1, deps=[S])` makes a tile of $S$ only. $O$'s product still writes to its registers, so $O$ is rescaled behind its own wait; before it, `scaled_rows(O_i, alpha)` does not compile. (With `deps=[S, O_i]` it does, and the assembler warns that products wait for each other.) The first `alpha` is thrown away: $O$ is still 0.
 #
 # `pred` switches a wait off: behind the last block there is no next $K$. The first $S$ and the last $O$ stand outside the loop. Keys are walked from the last block to the first. A tile has 128 queries and a block 128 keys, so a causal mask cuts one block only. It comes before the loop, which needs no mask.
 
@@ -435,7 +433,7 @@ with tempfile.TemporaryDirectory() as folder:
         print(f"{name:9} {in_machine_code(made)}; {made.warnings or 'no warnings'}")
 
 # %% [markdown]
-# With the wait for $K$ at the head, the assembler has pulled the wait for $O$ above the exponentials. In this compile it did not pull it across the `mbarrier.wait`; nobody promises that. Are the results still right? The tests have a stand-in for Gluon that runs a kernel's own lines on the CPU, a Python thread for each warpgroup. `outcome` changes lines, runs the kernel there, and compares with float64.
+# With the wait for $K$ at the head, the assembler has pulled the wait for $O$ above the exponentials. It did not pull it across an `mbarrier.wait`: seen in this compile, promised by nobody. Are the results still right? The tests have a stand-in for Gluon that runs a kernel's own lines on the CPU, a Python thread for each warpgroup. `outcome` changes lines, runs the kernel there, and compares with float64.
 
 # %%
 import sys
@@ -583,7 +581,7 @@ said = compare("when the last SM is done", my_ends, ends, "blocks")
 print(excerpt(hopper_persistent.producer, "while tile < how_many", "n, turn, tile"))
 
 # %% [markdown]
-# A program's first tile is its own number, `program_id`; the counter hands out those from `num_programs` on. `atomic_add` is run by a warp, but its first thread alone adds; the others get its answer through shared memory. `n` counts the blocks of all tiles so far, because the rings go on where the tile before has left them. $Q$ has one slot, so there `turn`, the number of tiles, gives the phase.
+# A program's first tile is its own number, `program_id`; the counter hands out those from `num_programs` on. Of the producer's warp, one thread runs `atomic_add`; the others get its answer through shared memory. `n` counts the blocks of all tiles so far, because the rings go on where the tile before has left them. $Q$ has one slot, so there `turn`, the number of tiles, gives the phase.
 
 # %%
 show(hopper_persistent.lay_down, hopper_persistent.look_at, hopper_words.place)
@@ -613,9 +611,9 @@ show(hopper_persistent.launch, hopper_words.launch_tiles)
 # %% [markdown]
 # Without a mask all tiles are equally long, and `together` is 1. `temporary` makes the counter, a zero in HBM, anew in each call.
 #
-# `programs_at_a_time(Q, 8)` divides eight warps, as many as it gives an SM, by the 8 of the two consumers: one program on each SM. The producer's four warps, with which a program has $12 \cdot 32 = 384$ threads, are not counted there.
+# `programs_at_a_time(Q, 8)` counts the eight warps of the consumers, and gives each SM one such program. With the producer's four a program has 12 warps, 384 threads.
 #
-# `why_not` refuses other calls than $N_q = N_k$, a multiple of 128. The kernel relies on it: with `KEYS = 96` `N // keys` would drop the last keys, and nothing would complain.
+# `why_not` refuses other calls than $N_q = N_k$, a multiple of 128. With `KEYS = 96`, `N // keys` would silently drop keys.
 #
 # Watch the phases in the player: they count on from tile to tile.
 
@@ -759,7 +757,7 @@ with tempfile.TemporaryDirectory() as folder:
         print(f"{name}: {run_wrong}".replace("; consumer", ";\nconsumer"))
 
 # %% [markdown]
-# The second is no deadlock: the other consumer's $S$ only stands behind two products instead of one. On a Hopper GPU `python -m flashlab bench hopper` times this chapter's kernels.
+# The second is right: the other consumer's $S$ only stands behind two products. On a Hopper GPU, `python -m flashlab bench hopper` tells the time that costs.
 #
 # **Your turn: one slot without the deadlock.** The consumers stay as they are; the producer fetches in another order. Begin in the simulator. `LINES` takes pairs (old text, new text) of `persistent_producer` in `flashlab_course/gpu/warp_programs.py`, and you want *50 runs, no error*. The player shows the first run that goes wrong, else the last.
 
@@ -911,7 +909,7 @@ figures.warps_at_work({"backward": simulate(backward(3), threads=of_adder, unste
 play_warps(simulate(backward(3), threads=of_adder))
 
 # %% [markdown]
-# Of the consumers only the owner waits for the others. The owners go round: consumer 0 owns tile 0, consumer 1 tile 1, and so on. So the consumers drift apart, and one's exponentials run beside another's products. **Predict** for three consumers: who owns the $dQ$ of query tile 7?
+# Of the consumers only the owner waits for the others. The owners go round, so the consumers drift apart, and one's exponentials run beside another's products. **Predict** for three consumers: who owns the $dQ$ of query tile 7?
 
 # %%
 my_owner = None
