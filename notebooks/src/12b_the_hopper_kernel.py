@@ -13,7 +13,7 @@
 #
 # **You need** chapters 06 and 12. · **Ten sittings** of 25 to 50 minutes, 6 hours and 40 minutes in all, with seven exercises · **runs on** CPU or GPU; Triton, so Linux
 #
-# In chapter 12 the compiler decides when a tile is copied and when a product is waited for. Here the kernel says it itself, in Gluon, the language below Triton. Six rungs lead from chapter 12's TMA kernel to the Hopper kernel, one idea a rung. Most of these ideas are signals between warps, and signals can be tried without a GPU, on a small simulator.
+# In chapter 12 the compiler decides when a tile is copied and when a product is waited for. Here the kernel says it itself, in Gluon, the language below Triton. Six rungs lead from chapter 12's TMA kernel to the Hopper kernel, one idea a rung. Most ideas are signals between warps, and a small simulator runs them without a GPU.
 
 # %%
 import flashlab  # first: it tells Triton whether to compile or to interpret
@@ -49,7 +49,7 @@ from flashlab_course.player.machine import play_warps
 # %% [markdown]
 # ## Where the six rungs lead
 #
-# Each number below is a speed as a multiple of cuDNN's. The first row is chapter 12's TMA kernel, the last row the *operator's kernel*, which `flash_attention` runs. Between them are the six rungs.
+# Speeds as multiples of cuDNN's: chapter 12's TMA kernel, the six rungs, and the *operator's kernel*, which `flash_attention` runs.
 
 # %%
 recorded = bench.load_results("hopper_h200")
@@ -69,7 +69,7 @@ figures.speeds_beside(recorded, rungs, "sdpa_cudnn")
 # | tensor cores multiply tiles: `wgmma` | a *warpgroup*, 128 threads | `wgmma_wait` |
 # | threads compute exponentials and sums | the same threads | the next line simply comes later |
 #
-# The first two are *asynchronous*: the line that asks for the work returns at once. A kernel is fast if all three units work at the same time, and it is correct if nobody reads a tile before it is there or overwrites a tile that is still being read.
+# The first two are *asynchronous*: the line that asks returns at once. A kernel is fast if all three units work at the same time, and right if nobody reads a tile before it is there or overwrites one that is still being read.
 #
 # ### An mbarrier counts arrivals and bytes
 #
@@ -92,7 +92,7 @@ my_expected_bytes = None
 said = compare("bytes of a block of keys", my_expected_bytes, torch.empty(128, 128, dtype=torch.bfloat16).nbytes)
 
 # %% [markdown]
-# In the simulator a program is a Python generator. Each `yield` asks the machine for something, and waits until it is granted. Step through this one: the column *full* shows the phase, and what is still to come before it ends. **Stop and look** jumps to the steps that matter.
+# In the simulator a program is a Python generator: each `yield` asks the machine for something, and waits for it. Step through this one: the column *full* shows the phase, and what is still to come before it ends. **Stop and look** jumps to the steps that matter.
 
 # %%
 def one_tile(K):
@@ -260,7 +260,7 @@ reveal("ex12b_layout")
 #
 # ### A warp that only loads
 #
-# In the ring, a warp that computes must also think of the next copy. The second rung gives copies to a warp of their own, the *producer*; the eight others become the *consumer*. The producer runs ahead until the ring is full. So each slot needs a second barrier, `free`: the consumer arrives there when it has read the slot, and the producer waits there before it fills the slot again.
+# The second rung gives copies to a warp of their own, the *producer*; the eight others become the *consumer*. The producer runs ahead until the ring is full. So each slot needs a second barrier, `free`: the consumer arrives there when it has read the slot, and the producer waits there before it fills the slot again.
 
 # %%
 print(excerpt(hopper_producer.fetch_when_free, "def fetch_when_free", "T_s.index(slot)"))
@@ -283,7 +283,7 @@ K, V = Ring("K", slots=2), Ring("V", slots=2)
 print(simulate({"producer": hopeful_producer(K, V, 4), "consumer": warp_programs.consumer(K, V, 4)}).error.replace("; consumer", ";\nconsumer"))
 
 # %% [markdown]
-# A *deadlock*: each waits for the other. The machine names the barrier, its parity and its phase. With the right parity:
+# A *deadlock*: each waits for the other. With the right parity:
 
 # %%
 K, V = Ring("K", slots=2), Ring("V", slots=2)
@@ -302,7 +302,7 @@ figures.warps_at_work(runs_of_rungs, "flashlab_course.gpu.warps, 4 blocks, two s
 # %% [markdown]
 # ### Two consumers
 #
-# One consumer of eight warps still waits as a whole. The third rung has two consumers, warpgroups of 64 query rows each. They share $K$ and $V$, and each goes at its own pace: while one computes exponentials, the other's products can run.
+# The third rung has two consumers, warpgroups of 64 query rows each. They share $K$ and $V$, and each goes at its own pace: while one computes exponentials, the other's products can run.
 
 # %%
 print(changes(hopper_producer.attend, hopper_consumers.attend))
@@ -325,7 +325,7 @@ reveal("ex12b_overwrite")
 #
 # ## Sitting 4 · Registers change hands (35 minutes)
 #
-# An SM has 65,536 registers. The program is launched with 384 threads: two consumers of 128, and the producer's warp, which Triton fills up to a warpgroup, because registers change hands by warpgroups. (The second rung did this, too, with `[24]`.) Each thread begins with 168 registers, $65536 / 384$ rounded down to a multiple of 8. The producer needs few. With `setmaxnreg` its warpgroup gives registers away, and keeps 24 a thread.
+# An SM has 65,536 registers. The program is launched with 384 threads: two consumers of 128, and the producer's warp, which Triton fills up to a warpgroup: registers change hands by warpgroups. Each thread begins with 168 registers, $65536 / 384$ rounded down to a multiple of 8. The producer needs few. With `setmaxnreg` its warpgroup gives registers away, and keeps 24 a thread, in the second rung, too.
 #
 # **Predict** how many registers a thread of the two consumers can have then.
 
@@ -379,7 +379,7 @@ for d, causal in itertools.product((64, 128), (False, True)):
 #
 # ### Issue early, wait late
 #
-# A consumer still waits for each product right after issuing it. But $S$ of the *next* block does not depend on this softmax. The fourth rung issues $S_{j}$ and then $O \mathrel{+}= P_{j-1} V_{j-1}$, waits for $S_j$ alone, and computes the softmax of block $j$ while the product for $O$ may still run.
+# $S$ of the *next* block does not depend on this softmax. So the fourth rung issues $S_{j}$ and then $O \mathrel{+}= P_{j-1} V_{j-1}$, waits for $S_j$ alone, and computes the softmax of block $j$ while the product for $O$ may still run.
 #
 # `wgmma_wait(n)` returns when at most $n$ of the warpgroup's products are under way; products end in the order in which they were issued. **Predict** $n$ for the line that must have $S$ and leaves $O$'s product alone.
 
@@ -445,15 +445,15 @@ for name, lines in {"as it is": [], "moved": moved}.items():
     print(f"{name:9} {hopper_stand_in.outcome(hopper_overlap, lines)}")
 
 # %% [markdown]
-# Both are right, and nothing warns. Only the machine code shows that the overlap is gone. Sitting 9 shows what that costs, as *both products before the softmax*.
+# Both are right. Only the machine code shows that the overlap is gone. Sitting 9 shows what that costs, as *both products before the softmax*.
 #
-# **Takeaway.** Issue a product as early as its operands allow, and wait for it as late as its result allows.
+# **Takeaway.** Issue a product as early, and wait for it as late as you can.
 #
 # *End of sitting 5.*
 #
 # ## Sitting 6 · Take turns (40 minutes)
 #
-# Two consumers may ask for products at the same moment, and then compute exponentials together. The fifth rung makes them alternate, with *named barriers*. A program has sixteen; they count threads. `arrive` arrives and goes on; `sync` arrives and waits until enough threads have come. Gluon has no word for them, so these are instructions in assembly: `$1` is the barrier, `$2` the number of threads, each `r` a register. `is_pure=False`: the compiler must not drop a line whose result nobody uses.
+# Two consumers may ask for products at the same moment, and then compute exponentials together. The fifth rung makes them alternate, with *named barriers*: a program has sixteen, which count threads. `arrive` arrives and goes on; `sync` arrives and waits until enough threads have come. Gluon has no word for them, so these are instructions in assembly: `$1` is the barrier, `$2` the number of threads, each `r` a register. `is_pure=False`: the compiler must not drop a line whose result nobody uses.
 
 # %%
 show(hopper_words.sync, hopper_words.arrive)
@@ -518,7 +518,7 @@ def in_turn(stages, begins=0):
 print("barrier: (threads left, times opened)", simulate(in_turn(2)).named)
 
 # %% [markdown]
-# Consumer 1's last arrival stays. It is harmless: named barriers end with their program.
+# Consumer 1's last arrival stays; named barriers end with their program.
 #
 # Both rungs in the record, each against the rung before it:
 
@@ -552,7 +552,7 @@ figures.bars(shares, f"Simulated tensor cores work {min(shares.values()):.0f} to
              "Modelled: flashlab_course.gpu.warps, 8 blocks, every duration at its mean.", "% of the time")
 
 # %% [markdown]
-# **Takeaway.** A turn is passed on when the product has been issued. Check in the record, not in the simulator, whether it paid.
+# **Takeaway.** A turn is passed on when the product has been issued. Whether it paid, only the record says.
 #
 # *End of sitting 6.*
 #
@@ -560,7 +560,7 @@ figures.bars(shares, f"Simulated tensor cores work {min(shares.values()):.0f} to
 #
 # ### A counter hands out tiles
 #
-# So far a program computes one tile and ends. The next one starts with an empty ring, and nothing runs beside its first copies. In the last rung one program per SM stays, and takes tile after tile. While the consumers finish one, the producer already loads the next.
+# So far a program computes one tile and ends, and nothing runs beside the next one's first copies. In the last rung one program per SM stays, and takes tile after tile. While the consumers finish one, the producer already loads the next.
 #
 # Causal tiles have different lengths. **Predict** for two SMs and tiles of 4, 3, 2 and 1 blocks of keys: when is the last one done if SM 0 takes the first and third and SM 1 the others, and when if whoever is free takes the next?
 
@@ -692,7 +692,7 @@ judge([("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(3)")], 64, 128)
 print("simulated:", first_error(lambda: in_turn(3), seeds=50).error or "50 runs, no error")
 
 # %% [markdown]
-# It fits at $d = 64$ only. The compiler does not mind; the launch would. (`first_error` tries many random durations.)
+# It fits at $d = 64$ only. The compiler does not mind; the launch would.
 #
 # **A single slot.** The consumer of ex12b_deadlock runs with one slot; this one hangs. Who waits for whom?
 
@@ -702,7 +702,7 @@ print(simulate(in_turn(1)).error.replace("; consumer", ";\nconsumer"))
 # %% [markdown]
 # <details><summary><b>Answer</b></summary>
 #
-# The consumers wait for $K_2$ early: before they wait for $O$ and release the slot of $V_0$. The producer fetches $V_1$ before $K_2$, and $V_1$ needs that slot. So the consumers wait for $K_2$, $K_2$ for $V_1$, and $V_1$ for the consumers. With two slots $V_1$ has its own. With the wait for $K$ moved (sitting 5, and the exercise) one slot is enough, but the overlap is gone:
+# The consumers wait for $K_2$ before they release the slot of $V_0$. The producer fetches $V_1$ before $K_2$, and $V_1$ needs that slot. With two slots $V_1$ has its own. With the wait for $K$ moved (sitting 5, and the exercise) one slot is enough, but the overlap is gone:
 #
 # </details>
 
@@ -757,9 +757,9 @@ with tempfile.TemporaryDirectory() as folder:
         print(f"{name}: {run_wrong}".replace("; consumer", ";\nconsumer"))
 
 # %% [markdown]
-# The second is right: the other consumer's $S$ only stands behind two products. On a Hopper GPU, `python -m flashlab bench hopper` tells the time that costs.
+# The second is right: the other consumer's $S$ only stands behind two products. (On a Hopper GPU, `python -m flashlab bench hopper` times this chapter's kernels.)
 #
-# **Your turn: one slot without the deadlock.** The consumers stay as they are; the producer fetches in another order. Begin in the simulator. `LINES` takes pairs (old text, new text) of `persistent_producer` in `flashlab_course/gpu/warp_programs.py`, and you want *50 runs, no error*. The player shows the first run that goes wrong, else the last.
+# **Your turn: one slot without the deadlock.** Only the producer's order may change. Begin in the simulator: `LINES` takes pairs (old text, new text) of `persistent_producer` in `flashlab_course/gpu/warp_programs.py`. You want *50 runs, no error*. The player shows the first run that goes wrong, else the last.
 
 # %%
 LINES = []
@@ -827,7 +827,7 @@ if MY_LINES:
 print(excerpt(hopper_backward_pipeline.step, "if me == owner", "return dK"))
 
 # %% [markdown]
-# These lines in the simulator, for two consumers:
+# In the simulator, for two consumers:
 
 # %%
 from flashlab_course.gpu.warps import arrive, sync
