@@ -477,7 +477,7 @@ check("ex12b_pass_the_turn")
 reveal("ex12b_pass_the_turn")
 
 # %% [markdown]
-# The kernel's lines. `TURN = 12`: Triton itself uses the first few of the sixteen barriers. Before the first tile consumer 1 arrives once, so that consumer 0 has the first turn; from then on each `sync` meets the other's `arrive`. All 128 threads of a consumer run both lines, and all count. With $n$ consumers the next is `TURN + (me + 1) % n`, and the last one arrives first. 256 stays: one waits, one passes on.
+# The kernel's lines. `TURN = 12`: Triton itself uses the first few of the sixteen barriers. Before the first tile consumer 1 arrives once, so that consumer 0 has the first turn; from then on each `sync` meets the other's `arrive`. All 128 threads of a consumer run both lines, and all count. With $n$ consumers the turn goes to `TURN + (me + 1) % n`, and consumer $n - 1$ arrives before the first tile. 256 stays: one waits, one passes on.
 
 # %%
 print(excerpt(hopper_turns.issue_scores, "sync(", "return S"))
@@ -741,7 +741,7 @@ print("only m:", hopper_stand_in.outcome(hopper_persistent, [*half, finite]))
 judge([*half, finite, (after, after + masked)], 128)
 
 # %% [markdown]
-# **Wrong turns**, in the simulator: nobody arrives before the first tile; or the turn is passed on only when $O$'s product has been issued, too.
+# **Other turns**, in the simulator: nobody arrives before the first tile; or the turn is passed on only when $O$'s product has been issued, too.
 
 # %%
 begin = "        yield arrive(TURN, BOTH)                       # consumer 0 begins\n    n, turn"
@@ -749,15 +749,15 @@ give_away = "    yield arrive(TURN + (me + 1) % K.free[0].count, BOTH)\n"
 first_S = "    yield from issue_scores(me, K, n)\n"
 S_and_O = ("        yield from issue_scores(me, K, j)\n        yield wait(V.full[before], (j - 1) // slots % 2)\n"
            "        yield wgmma(V, before, j - 1)\n")
-wrong_turns = {"no first arrival": [(begin, "        pass\n    n, turn")],
+other_turns = {"no first arrival": [(begin, "        pass\n    n, turn")],
                "passed after V": [(give_away, ""), (first_S, first_S + give_away), (S_and_O, f"{S_and_O}    {give_away}")]}
 with tempfile.TemporaryDirectory() as folder:
-    for name, lines in wrong_turns.items():
-        run_wrong = first_error(variant(warp_programs, lines, folder).last_rung, seeds=50).error or "50 runs, no error"
-        print(f"{name}: {run_wrong}".replace("; consumer", ";\nconsumer"))
+    for name, lines in other_turns.items():
+        run_turns = first_error(variant(warp_programs, lines, folder).last_rung, seeds=50).error or "50 runs, no error"
+        print(f"{name}: {run_turns}".replace("; consumer", ";\nconsumer"))
 
 # %% [markdown]
-# The second is right: the other consumer's $S$ only stands behind two products. (On a Hopper GPU, `python -m flashlab bench hopper` times this chapter's kernels.)
+# The first hangs at once. The second is right, but the other consumer's $S$ now stands behind two products. (On a Hopper GPU, `python -m flashlab bench hopper` times this chapter's kernels.)
 #
 # **Your turn: one slot without the deadlock.** Only the producer's order may change. Begin in the simulator: `LINES` takes pairs (old text, new text) of `persistent_producer` in `flashlab_course/gpu/warp_programs.py`. You want *50 runs, no error*. The player shows the first run that goes wrong, else the last.
 
@@ -774,7 +774,8 @@ shown
 # Then change `producer` of `flashlab/kernels/hopper_persistent.py` in the same way. You want `ok`, nothing spilled, and less shared memory than before.
 
 # %%
-MY_LINES = []                                          # pairs (old text, new text)
+# Your pairs (old text, new text) go here:
+MY_LINES = []
 if MY_LINES:
     judge([("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(1)"), *MY_LINES], 64, 128)
 
