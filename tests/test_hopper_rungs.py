@@ -68,6 +68,15 @@ def test_a_wrong_line_is_seen(monkeypatch, name):
 CHANGED = {                            # lines of the last rung, and what its outcome says
     "nothing": ([], "ok"), "a third stage": ([("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(3)")], "ok"),
     "one slot": ([("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(1)")], "deadlock: "),
+    "one slot, the next K before V": (
+        [("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(1)"),
+         ("        for j in range(0, end):\n",
+          "        fetch_when_free(K, first_key + (end - 1) * KEYS, K_s, K_full, K_free, n)\n"
+          "        for j in range(0, end):\n"),
+         ("            fetch_when_free(K, row, K_s, K_full, K_free, n + j)\n",
+          "            if j + 1 < end:\n"
+          "                fetch_when_free(K, row - KEYS, K_s, K_full, K_free, n + j + 1)\n")],
+        "ok"),
     "a first block that consumer 0 sees nothing of": ([("KEYS = gl.constexpr(128)", "KEYS = gl.constexpr(64)")],
                                                       "NaN in 640 of 1280 rows; WRONG"),
 }

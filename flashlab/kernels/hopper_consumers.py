@@ -2,7 +2,8 @@
 
 The eight warps of the rung before do everything in step: they wait together for products, and leave the tensor cores
 idle together during the softmax. Now two warpgroups have 64 queries each, and need not be at the same place. `free`
-counts two arrivals, one from each. And registers change hands: the producer's threads keep 24, a consumer's get 240.
+counts two arrivals, one from each. Registers change hands as before: the producer's threads keep 24, a consumer's get
+240.
 """
 
 from flashlab.kernels.gluon_adapter import fence, gl, jit, mbarrier, tma, wgmma, wgmma_wait

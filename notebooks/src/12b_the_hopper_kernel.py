@@ -9,11 +9,11 @@
 # %% [markdown]
 # # 12b · The Hopper kernel
 #
-# **You will be able to** explain a Hopper kernel line by line, run its signals on a simulator, find its deadlocks, change it, and say what `flash_attention`'s kernel has beyond it.
+# **You will be able to** explain a Hopper kernel line by line, run its signals on a simulator, find its deadlocks, change it, and say what the operator's kernel has beyond it.
 #
-# **You need** chapters 06 and 12. · **Eight sittings** of 25 to 35 minutes with seven exercises · **runs on** CPU or GPU; Triton, so Linux
+# **You need** chapters 06 and 12. · **Ten sittings** of 25 to 50 minutes, 6 hours and 40 minutes in all, with seven exercises · **runs on** CPU or GPU; Triton, so Linux
 #
-# In chapter 12 the compiler decides when a tile is copied and when a product is waited for. Here the kernel says it itself, in Gluon, the language below Triton. Six rungs lead from chapter 12's TMA kernel to the Hopper kernel, one idea a rung. Most of these ideas are signals between warps, and signals can be tried without a GPU, on a small simulator.
+# In chapter 12 the compiler decides when a tile is copied and when a product is waited for. Here the kernel says it itself, in Gluon, the language below Triton. Six rungs lead from chapter 12's TMA kernel to the Hopper kernel, one idea a rung. Most ideas are signals between warps, and a small simulator runs them without a GPU.
 
 # %%
 import flashlab  # first: it tells Triton whether to compile or to interpret
@@ -49,7 +49,7 @@ from flashlab_course.player.machine import play_warps
 # %% [markdown]
 # ## Where the six rungs lead
 #
-# Each number below is a speed as a multiple of cuDNN's. The first row is chapter 12's TMA kernel, the last row the kernel that `flash_attention` runs. Between them are the six rungs.
+# Speeds as multiples of cuDNN's: chapter 12's TMA kernel, the six rungs, and the *operator's kernel*, which `flash_attention` runs.
 
 # %%
 recorded = bench.load_results("hopper_h200")
@@ -57,9 +57,9 @@ rungs = {"fa2_tma_forward": None} | dict.fromkeys(one.name for one in HOPPER_RUN
 figures.speeds_beside(recorded, rungs, "sdpa_cudnn")
 
 # %% [markdown]
-# The first two rungs are slower than the compiler's kernel, except the ring at $d = 64$ without a mask. (Compare numbers within a table: chapter 12's are of an earlier run.)
+# The first two rungs are slower than the compiler's kernel, except the ring at $d = 64$ without a mask.
 #
-# ## Sitting 1 · Copies that report back (35 minutes)
+# ## Sitting 1 · Copies that report back (45 minutes)
 #
 # ### Three units that work by themselves
 #
@@ -69,7 +69,7 @@ figures.speeds_beside(recorded, rungs, "sdpa_cudnn")
 # | tensor cores multiply tiles: `wgmma` | a *warpgroup*, 128 threads | `wgmma_wait` |
 # | threads compute exponentials and sums | the same threads | the next line simply comes later |
 #
-# The first two are *asynchronous*: the line that asks for the work returns at once. A kernel is fast if all three units work at the same time, and it is correct if nobody reads a tile before it is there or overwrites a tile that is still being read.
+# The first two are *asynchronous*: the line that asks returns at once. A kernel is fast if all three units work at the same time, and right if nobody reads a tile before it is there or overwrites one that is still being read.
 #
 # ### An mbarrier counts arrivals and bytes
 #
@@ -92,7 +92,7 @@ my_expected_bytes = None
 said = compare("bytes of a block of keys", my_expected_bytes, torch.empty(128, 128, dtype=torch.bfloat16).nbytes)
 
 # %% [markdown]
-# In the simulator a program is a Python generator. Each `yield` asks the machine for something, and waits until it is granted. Step through this one: the column *full* shows the phase, and what is still to come before it ends. The buttons under **Stop and look** jump to the steps that matter, each with a sentence.
+# In the simulator a program is a Python generator: each `yield` asks the machine for something, and waits for it. Step through this one: the column *full* shows the phase, and what is still to come before it ends. **Stop and look** jumps to the steps that matter.
 
 # %%
 def one_tile(K):
@@ -106,7 +106,7 @@ def one_tile(K):
 play_warps(simulate({"warpgroup": one_tile(Ring("K", slots=1))}))
 
 # %% [markdown]
-# A GPU says nothing about a forgotten wait: the product reads whatever lies there. The machine complains. This cell goes wrong on purpose.
+# A GPU says nothing about a forgotten wait. The machine does; this cell goes wrong on purpose.
 
 # %%
 def without_a_wait(K):
@@ -119,7 +119,7 @@ print(simulate({"warpgroup": without_a_wait(Ring("K", slots=1))}).error)
 # %% [markdown]
 # ### Why a wait names a parity
 #
-# A slot is used again and again, so its barrier passes through phases 0, 1, 2, … The hardware keeps only whether the current phase is even or odd. `wait(full, 0)` goes on if the phase that ended last was even, and blocks otherwise; `wait(full, 1)` does so for an odd one.
+# A slot is used again and again, so its barrier passes through phases 0, 1, 2, … The hardware keeps only whether the current phase is even or odd. In phase 1, phase 0 is over: `wait(full, 0)` goes on, and `wait(full, 1)` blocks until phase 1 is over, too.
 #
 # In a *ring* of two slots, block $j$ lies in slot $j \bmod 2$ and is that slot's use number $\lfloor j/2 \rfloor$. When the tile of use $u$ has landed, phase $u$ of `full` ends. So the reader of block $j$ waits for parity $\lfloor j/2 \rfloor \bmod 2$.
 #
@@ -133,7 +133,7 @@ slots, j = 2, 5
 said = compare("slot and parity of block 5", my_slot_and_parity, [j % slots, j // slots % 2])
 
 # %% [markdown]
-# **Exercise: a ring and its phases** ([exercises/ex12b_ring.py](../exercises/ex12b_ring.py), 25 minutes). Write a producer and a consumer that share a ring with any number of slots. The file explains a slot's second barrier, `free`; sitting 3 comes back to it.
+# **Exercise: a ring and its phases** ([exercises/ex12b_ring.py](../exercises/ex12b_ring.py), 25 minutes). Write a producer and a consumer that share a ring with any number of slots. The file explains a slot's second barrier, `free`; sitting 3 comes back to it. (In `my/`, where `make lab` works, the link opens your copy, in `my/exercises/`; `check` reads that.)
 
 # %%
 check("ex12b_ring")
@@ -142,11 +142,11 @@ check("ex12b_ring")
 reveal("ex12b_ring")
 
 # %% [markdown]
-# **Takeaway.** An mbarrier counts arrivals and bytes; its phase ends when nothing is left to come. Who waits must know which phase: slot $j \bmod$ slots, parity $\lfloor j/\text{slots} \rfloor \bmod 2$.
+# **Takeaway.** An mbarrier counts arrivals and bytes; its phase ends when nothing is left to come. Who waits names the parity of the phase that must have ended.
 #
 # *End of sitting 1. To continue later, run the notebook from the top.*
 #
-# ## Sitting 2 · The first kernel, and who holds what (30 minutes)
+# ## Sitting 2 · The first kernel, and who holds what (50 minutes)
 #
 # ### All warps in step
 #
@@ -163,9 +163,9 @@ print(excerpt(hopper_ring.KERNEL, "for j in range(0, end)", "V_full.index(slot),
 # | `allocate_shared_memory(K.dtype, [SLOTS] + K.block_shape, K.layout)` | `K` is TMA's descriptor: `block_shape` is its tile, $[128, d]$, and `layout` swizzles the tile as `wgmma` reads it |
 # | `gl.constexpr`, `gl.static_range` | a value known to the compiler; a loop that it unrolls |
 # | `K_s.index(slot).permute((1, 0))` | the tile in that slot, read as $K^\top$; nothing is moved |
-# | `use_acc=False` | start from zero instead of adding to `zeros` |
-# | `wgmma_wait(0, deps=[S])` | wait until no product is under way; `S` may be used from here on |
-# | `thread_barrier()` | all warps have read the slot: only now may TMA overwrite it |
+# | `zeros`, `use_acc=False` | `zeros` says the result's shape and layout. It costs no registers: a product's first instruction does not add |
+# | `wgmma_wait(0, deps=[S])` | wait until no product is under way. `deps` are the results that become tiles here; computing with one earlier does not compile |
+# | `thread_barrier()` | all warps meet. Behind `mbarriers`: one thread has made them for all. In the loop: all have read the slot, and TMA may overwrite it |
 #
 # What is not Gluon's own comes from `flashlab/kernels/hopper_words.py`. These two make and use the signals:
 
@@ -178,6 +178,19 @@ def show(*helpers):
 show(hopper_words.mbarriers, hopper_words.fetch)
 
 # %% [markdown]
+# **Which thread does this?** All warps with the same job run the same lines: here all of the program, later those of a consumer or of the producer. From the PTX of these kernels:
+#
+# | line | who acts | these warps meet |
+# |---|---|---|
+# | `expect`, `mbarrier.arrive` | their first thread | not by themselves; `release` has a `thread_barrier()` |
+# | `tma.load` | one elected thread | before it, after `expect` |
+# | `mbarrier.wait` | every thread waits | no |
+# | `wgmma`, `wgmma_wait` | all four warps of each warpgroup | no; each warp's threads do |
+# | `Q_s.store`, then `fence` | every thread, for what it writes | before the store |
+# | `tma.store` | one elected thread | before it, after `fence`: the compiler adds the barrier |
+# | `tma.store_wait` | who issued the store waits for TMA | after it, so that all may write there again |
+# | `gl.store(L, ...)` | one of the four threads that hold a row | no |
+#
 # The same program in the simulator. Look at the bars: the tensor cores stand idle in every softmax.
 
 # %%
@@ -205,15 +218,15 @@ warps, threads_of_a_warp = 8, 32
 said = compare("registers for S", my_registers_of_S, 128 * 128 // (warps * threads_of_a_warp))
 
 # %% [markdown]
-# $O$ takes as many at $d = 128$, and $P$ in 16 bits half as many. This is most of the 255 that a thread may have, and decides the shapes of all kernels here.
+# $O$ takes as many at $d = 128$, and $P$ in 16 bits half as many: $64 + 64 + 32 = 160$ of the 255 that a thread may have. This limits the tiles of all kernels here.
 #
-# Three helpers compute with such tiles. `SliceLayout(1, layout)` has one number a row, in each of the four threads that share it; `SliceLayout(0, layout)` has one a column.
+# Three helpers compute with such tiles. (`softmax` takes the maximum before it scales, which is right for a positive scale; `positive_scale` on the host moves a negative sign to $Q$.) `SliceLayout(1, layout)` has one number a row, in each of the four threads that share it; `SliceLayout(0, layout)` has one a column.
 
 # %%
 show(hopper_words.softmax, hopper_words.hide_future, hopper_words.scaled_rows)
 
 # %% [markdown]
-# $P$ becomes the left operand of the next product. `DotOperandLayout(0, O_layout, 2)` is the layout of a left operand in registers: with 16-bit numbers every thread already holds what it must hand in, so `convert_layout` moves nothing between threads. The compiled loop shows it: two rows a thread, two exchanges for each maximum and each sum, and these eight are all:
+# $P$ becomes the left operand of the next product. `DotOperandLayout(0, O_layout, 2)` is the layout of a left operand in registers: with 16-bit numbers every thread already holds what it must hand in, so `convert_layout` moves nothing between threads. In the compiled loop, the exchanges for maxima and sums of a thread's two rows are all:
 
 # %%
 def compiled(module, d, causal=False):                 # for an H100: 16 heads, N = 4096
@@ -224,7 +237,7 @@ def compiled(module, d, causal=False):                 # for an H100: 16 heads, 
 print(compiled(hopper_ring, 128).ptx.count("shfl.sync.bfly"), "exchanges")
 
 # %% [markdown]
-# At the end, $O$ goes through shared memory to HBM by TMA. TMA may overtake what the threads have just written to shared memory; `fence()` forbids that. `tma.store_wait(0)` waits until TMA has read the tile, so that its place may be used again. `/ LOG2_E` makes a natural logarithm of $L$ in base 2.
+# At the end, $O$ goes through shared memory to HBM by TMA. TMA may overtake what a thread has just written to shared memory; `fence()` forbids that. `tma.store_wait(0)` waits until TMA has read the tile. `/ LOG2_E` makes a natural logarithm of $L$ in base 2.
 
 # %%
 print(excerpt(hopper_ring.KERNEL, "Q_s.store", "store_wait"))
@@ -239,15 +252,15 @@ check("ex12b_layout")
 reveal("ex12b_layout")
 
 # %% [markdown]
-# **Takeaway.** A layout says which thread holds which number. Results of `wgmma` lie in registers, four threads to a row, and 16-bit results are already where a left operand must be.
+# **Takeaway.** A layout says which thread holds which number. Of a product's row, four threads hold a quarter each.
 #
 # *End of sitting 2.*
 #
-# ## Sitting 3 · Warps with different jobs (30 minutes)
+# ## Sitting 3 · Warps with different jobs (50 minutes)
 #
 # ### A warp that only loads
 #
-# In the ring, a warp that computes must also think of the next copy. The second rung gives copies to a warp of their own, the *producer*; the eight others become the *consumer*. The producer runs ahead until the ring is full. So each slot needs a second barrier, `free`: the consumer arrives there when it has read the slot, and the producer waits there before it fills the slot again.
+# The second rung gives copies to a warp of their own, the *producer*; the eight others become the *consumer*. The producer runs ahead until the ring is full. So each slot needs a second barrier, `free`: the consumer arrives there when it has read the slot, and the producer waits there before it fills the slot again.
 
 # %%
 print(excerpt(hopper_producer.fetch_when_free, "def fetch_when_free", "T_s.index(slot)"))
@@ -255,7 +268,7 @@ print(excerpt(hopper_producer.producer, "for j", "V_full, V_free, j)"))
 show(hopper_words.release)                             # the consumer's side
 
 # %% [markdown]
-# The producer waits for the other parity, `phase ^ 1`: before use $u$ it needs phase $u - 1$ of `free` to be over. Before the first use nobody has read anything. On a new barrier `wait(free, 1)` returns at once, as if a phase $-1$ had ended. With the consumer's parity the kernel would hang at the first block. This cell goes wrong on purpose.
+# The consumer's reading of use $u$ ends phase $u$ of `free`. The producer may fill use $u$ when use $u - 1$ has been read, so it waits for the other parity, `phase ^ 1`. Before the first use nobody has read anything, and a new barrier lets `wait(free, 1)` pass at once. With the consumer's parity the kernel would hang at the first block. This cell goes wrong on purpose.
 
 # %%
 def hopeful_producer(K, V, end):
@@ -270,7 +283,7 @@ K, V = Ring("K", slots=2), Ring("V", slots=2)
 print(simulate({"producer": hopeful_producer(K, V, 4), "consumer": warp_programs.consumer(K, V, 4)}).error.replace("; consumer", ";\nconsumer"))
 
 # %% [markdown]
-# A *deadlock*: each waits for the other. The machine names the barrier, its parity and its phase. With the right parity:
+# A *deadlock*: each waits for the other. With the right parity:
 
 # %%
 K, V = Ring("K", slots=2), Ring("V", slots=2)
@@ -289,13 +302,13 @@ figures.warps_at_work(runs_of_rungs, "flashlab_course.gpu.warps, 4 blocks, two s
 # %% [markdown]
 # ### Two consumers
 #
-# One consumer of eight warps still waits as a whole. The third rung has two consumers, warpgroups of 64 query rows each. They share $K$ and $V$, and each goes at its own pace: while one computes exponentials, the other's products can run.
+# The third rung has two consumers, warpgroups of 64 query rows each. They share $K$ and $V$, and each goes at its own pace: while one computes exponentials, the other's products can run.
 
 # %%
 print(changes(hopper_producer.attend, hopper_consumers.attend))
 
 # %% [markdown]
-# So `free` is made by `mbarriers(SLOTS, CONSUMERS)`, for two arrivals.
+# So `free` is made by `mbarriers(SLOTS, CONSUMERS)`, for two arrivals. No `thread_barrier()` follows: `warp_specialize` itself lets all warps meet first. In `release` it now meets the consumer's own warps only.
 #
 # **Exercise: when may the producer overwrite?** ([exercises/ex12b_overwrite.py](../exercises/ex12b_overwrite.py), 25 minutes). Write the consumer's part: two consumers read each tile, and one may skip it.
 
@@ -310,9 +323,9 @@ reveal("ex12b_overwrite")
 #
 # *End of sitting 3.*
 #
-# ## Sitting 4 · Registers change hands (30 minutes)
+# ## Sitting 4 · Registers change hands (35 minutes)
 #
-# An SM has 65,536 registers. The program is launched with 384 threads: two consumers of 128, and the producer's warp, which Triton fills up to a warpgroup, because registers change hands by warpgroups. Each thread begins with 168 registers, $65536 / 384$ rounded down to a multiple of 8. The producer needs few. With `setmaxnreg` its warpgroup gives registers away, and keeps 24 a thread.
+# An SM has 65,536 registers. The program is launched with 384 threads: two consumers of 128, and the producer's warp, which Triton fills up to a warpgroup: registers change hands by warpgroups. Each thread begins with 168 registers, $65536 / 384$ rounded down to a multiple of 8. The producer needs few. With `setmaxnreg` its warpgroup gives registers away, and keeps 24 a thread, in the second rung, too.
 #
 # **Predict** how many registers a thread of the two consumers can have then.
 
@@ -337,7 +350,7 @@ check("ex12b_registers")
 reveal("ex12b_registers")
 
 # %% [markdown]
-# In the record the producer alone gains nothing over the ring, and loses at several sizes. Two consumers gain, except at $d = 64$ without a mask:
+# In the record a producer with a single consumer is no faster than the ring at any size, and slower at several. With two consumers the kernel is faster than the ring, except at $d = 64$ without a mask:
 
 # %%
 figures.speeds_beside(recorded, {"hopper_producer_forward": None, "hopper_consumers_forward": None}, "hopper_ring_forward")
@@ -356,17 +369,17 @@ for d, causal in itertools.product((64, 128), (False, True)):
     print(f"d = {d:3}, {'causal' if causal else 'full  '}: {ring.registers} registers, {ring.shared_bytes:,} bytes: {fit.blocks} on an SM")
 
 # %% [markdown]
-# At $d = 64$ the mask costs four registers, and with them the second program. Two programs on an SM can hide each other's waiting, as two consumers do. This may be why the ring is ahead; nobody has measured it. (The record's Triton is older, and may give other registers.)
+# At $d = 64$ the mask costs four registers, and with them the second program. Two programs on an SM can hide each other's waiting, as two consumers do. This may be why the ring is ahead; nobody has measured it.
 #
 # **Takeaway.** The producer gives registers to the consumers. A kernel that needs few may get a second program on each SM instead.
 #
 # *End of sitting 4.*
 #
-# ## Sitting 5 · Products under the softmax (25 minutes)
+# ## Sitting 5 · Products under the softmax (45 minutes)
 #
 # ### Issue early, wait late
 #
-# A consumer still waits for each product right after issuing it. But $S$ of the *next* block does not depend on this softmax. The fourth rung issues $S_{j}$ and then $O \mathrel{+}= P_{j-1} V_{j-1}$, waits for $S_j$ alone, and computes the softmax of block $j$ while the product for $O$ may still run.
+# $S$ of the *next* block does not depend on this softmax. So the fourth rung issues $S_{j}$ and then $O \mathrel{+}= P_{j-1} V_{j-1}$, waits for $S_j$ alone, and computes the softmax of block $j$ while the product for $O$ may still run.
 #
 # `wgmma_wait(n)` returns when at most $n$ of the warpgroup's products are under way; products end in the order in which they were issued. **Predict** $n$ for the line that must have $S$ and leaves $O$'s product alone.
 
@@ -379,6 +392,8 @@ said = compare("products that may still be under way", my_n, len(issued) - 1 - i
 print(excerpt(hopper_overlap.attend, "for j in range(1, end)", "O_i = scaled_rows(O_i, alpha)"))
 
 # %% [markdown]
+# `wgmma_wait(1, deps=[S])` makes a tile of $S$ only. $O$'s product still writes to its registers, so $O$ is rescaled behind its own wait; before it, `scaled_rows(O_i, alpha)` does not compile. (With `deps=[S, O_i]` it does, and the assembler warns that products wait for each other.) The first `alpha` is thrown away: $O$ is still 0.
+#
 # `pred` switches a wait off: behind the last block there is no next $K$. The first $S$ and the last $O$ stand outside the loop. Keys are walked from the last block to the first. A tile has 128 queries and a block 128 keys, so a causal mask cuts one block only. It comes before the loop, which needs no mask.
 
 # %%
@@ -396,7 +411,7 @@ check("ex12b_deadlock")
 reveal("ex12b_deadlock")
 
 # %% [markdown]
-# One line of the loop seems to come too early: it waits for the next $K$ before the wait for $O$. But the assembler would pull the wait for $O$ above the exponentials, and it moves nothing across this `mbarrier.wait`. Here is the loop's machine code as it is, and with that line moved to the head of the loop. (A product is eight instructions.)
+# Why does the loop wait for the next $K$ already before its wait for $O$, and not at its head, where $K$ is needed? Compile both. A product is eight instructions. Of exponentials a thread has 66: 64 of $P$, and `alpha` of its two rows.
 
 # %%
 def in_machine_code(made):
@@ -404,7 +419,8 @@ def in_machine_code(made):
     found = [word for line in made.sass.splitlines() for name, word in words.items() if name in line]
     runs = [(word, len(list(run))) for word, run in itertools.groupby(found)]
     parts = [part for word, n in runs for part in ([word] * n if word == "wait" else [f"{n} {word}s"])]
-    return ", ".join(parts[3:7])                       # the loop of one consumer: behind the first S
+    loop = parts.index("16 products")                  # S and O: the loop issues both, one after the other
+    return ", ".join(parts[loop : loop + 4])
 
 
 wait_for_K = "        mbarrier.wait(K_full.index((j + 1) % SLOTS), (j + 1) // SLOTS % 2, pred=j + 1 < end)\n"
@@ -417,7 +433,7 @@ with tempfile.TemporaryDirectory() as folder:
         print(f"{name:9} {in_machine_code(made)}; {made.warnings or 'no warnings'}")
 
 # %% [markdown]
-# With the wait for $K$ moved, both products are waited for before the exponentials begin. Are the results still right? The tests have a stand-in for Gluon that runs a kernel's own lines on the CPU, a Python thread for each warpgroup. `outcome` changes lines, runs the kernel there, and compares with float64.
+# With the wait for $K$ at the head, the assembler has pulled the wait for $O$ above the exponentials. It did not pull it across an `mbarrier.wait`: seen in this compile, promised by nobody. Are the results still right? The tests have a stand-in for Gluon that runs a kernel's own lines on the CPU, a Python thread for each warpgroup. `outcome` changes lines, runs the kernel there, and compares with float64.
 
 # %%
 import sys
@@ -429,15 +445,15 @@ for name, lines in {"as it is": [], "moved": moved}.items():
     print(f"{name:9} {hopper_stand_in.outcome(hopper_overlap, lines)}")
 
 # %% [markdown]
-# Both are right, and nothing warns. Only the machine code shows that the overlap is gone. Sitting 8 shows what that costs, as *both products before the softmax*.
+# Both are right. Only the machine code shows that the overlap is gone. Sitting 9 shows what that costs, as *both products before the softmax*.
 #
-# **Takeaway.** Issue a product as early as its operands allow, and wait for it as late as its result allows.
+# **Takeaway.** Issue a product as early, and wait for it as late as you can.
 #
 # *End of sitting 5.*
 #
-# ## Sitting 6 · Take turns (30 minutes)
+# ## Sitting 6 · Take turns (40 minutes)
 #
-# Two consumers may ask for products at the same moment, and then compute exponentials together. The fifth rung makes them alternate, with *named barriers*. A program has sixteen; they count threads. `arrive` arrives and goes on; `sync` arrives and waits until enough threads have come. Gluon has no word for them, so these are instructions in assembly: `$1` is the barrier, `$2` the number of threads, each `r` a register. `is_pure=False`: the compiler must not drop a line whose result nobody uses.
+# Two consumers may ask for products at the same moment, and then compute exponentials together. The fifth rung makes them alternate, with *named barriers*: a program has sixteen, which count threads. `arrive` arrives and goes on; `sync` arrives and waits until enough threads have come. Gluon has no word for them, so these are instructions in assembly: `$1` is the barrier, `$2` the number of threads, each `r` a register. `is_pure=False`: the compiler must not drop a line whose result nobody uses.
 
 # %%
 show(hopper_words.sync, hopper_words.arrive)
@@ -461,13 +477,13 @@ check("ex12b_pass_the_turn")
 reveal("ex12b_pass_the_turn")
 
 # %% [markdown]
-# The kernel's lines. `TURN = 12`: Triton itself uses the first few of the sixteen barriers. Before the first tile consumer 1 arrives once, so that consumer 0 has the first turn; from then on each `sync` meets the other's `arrive`.
+# The kernel's lines. `TURN = 12`: Triton itself uses the first few of the sixteen barriers. Before the first tile consumer 1 arrives once, so that consumer 0 has the first turn; from then on each `sync` meets the other's `arrive`. All 128 threads of a consumer run both lines, and all count. With $n$ consumers the turn goes to `TURN + (me + 1) % n`, and consumer $n - 1$ arrives before the first tile. 256 stays: one waits, one passes on.
 
 # %%
 print(excerpt(hopper_turns.issue_scores, "sync(", "return S"))
 
 # %% [markdown]
-# Watch consumer 1 wait for its turn, and the products alternate. (There is one set of tensor cores; the two rows show whose product runs.)
+# Watch consumer 1 wait for its turn, and the products alternate.
 
 # %%
 K, V = Ring("K", slots=2, readers=2), Ring("V", slots=2, readers=2)
@@ -539,7 +555,7 @@ def in_turn(stages, begins=0):
 print("barrier: (threads left, times opened)", simulate(in_turn(2)).named)
 
 # %% [markdown]
-# Consumer 1's last arrival stays. It is harmless: named barriers end with their program.
+# Consumer 1's last arrival stays; named barriers end with their program.
 #
 # Both rungs in the record, each against the rung before it:
 
@@ -573,15 +589,15 @@ figures.bars(shares, f"Simulated tensor cores work {min(shares.values()):.0f} to
              "Modelled: flashlab_course.gpu.warps, 8 blocks, every computation at its mean duration.", "% of the time")
 
 # %% [markdown]
-# **Takeaway.** A turn is passed on when the product has been issued. Check in the record, not in the simulator, whether it paid.
+# **Takeaway.** A turn is passed on when the product has been issued. Whether it paid, only the record says.
 #
 # *End of sitting 6.*
 #
-# ## Sitting 7 · Programs that stay (30 minutes)
+# ## Sitting 7 · Programs that stay (35 minutes)
 #
 # ### A counter hands out tiles
 #
-# So far a program computes one tile and ends. The next one starts with an empty ring, and nothing runs beside its first copies. In the last rung one program per SM stays, and takes tile after tile. While the consumers finish one, the producer already loads the next.
+# So far a program computes one tile and ends, and nothing runs beside the next one's first copies. In the last rung one program per SM stays, and takes tile after tile. While the consumers finish one, the producer already loads the next.
 #
 # Causal tiles have different lengths. **Predict** for two SMs and tiles of 4, 3, 2 and 1 blocks of keys: when is the last one done if SM 0 takes the first and third and SM 1 the others, and when if whoever is free takes the next?
 
@@ -602,17 +618,23 @@ said = compare("when the last SM is done", my_ends, ends, "blocks")
 print(excerpt(hopper_persistent.producer, "while tile < how_many", "n, turn, tile"))
 
 # %% [markdown]
-# A program's first tile is its own number, `program_id`; the counter hands out those from `num_programs` on. Of the threads that run `expect` or `arrive`, one acts. `n` counts the blocks of all tiles so far, because the rings go on where the tile before has left them. $Q$ has one slot, so there `turn`, the number of tiles, gives the phase.
+# A program's first tile is its own number, `program_id`; the counter hands out those from `num_programs` on. Of the producer's warp, one thread runs `atomic_add`; the others get its answer through shared memory. `n` counts the blocks of all tiles so far, because the rings go on where the tile before has left them. $Q$ has one slot, so there `turn`, the number of tiles, gives the phase.
 
 # %%
 show(hopper_persistent.lay_down, hopper_persistent.look_at, hopper_words.place)
 
 # %% [markdown]
-# `BlockedLayout([1], [32], [1], [0])` is a layout in registers: 1 number a thread, 32 threads a warp, 1 warp, along axis 0. Of a single number each thread holds a copy. `SwizzledSharedLayout(1, 1, 1, [0])` is the number's layout in shared memory: pieces of 1 number, phases of 1 row, 1 phase, so nothing is swizzled.
+# `BlockedLayout([1], [32], [1], [0])` is a layout in registers: 1 number a thread, 32 threads a warp, 1 warp, along axis 0. Of a single number each thread holds a copy. `SwizzledSharedLayout(1, 1, 1, [0])` is the number's layout in shared memory: 1, 1, 1 say that nothing is swizzled.
 #
-# **Why do consumers see the number?** No barrier counts its bytes. But in PTX arriving at an mbarrier is a *release*, and waiting there an *acquire*: what a thread wrote before it arrived is visible to all who have waited for that phase. The thread that runs `expect` on `Q_full` has stored the number before. `Q_free` works the same way backwards: after their last $S$ both consumers have read $Q$ and the number, and arrive there. At the end the producer stores $-1$ and arrives at `Q_full` without bytes. That ends the phase, and the consumers stop.
+# **Why do consumers see the number?** No barrier counts its bytes. But in PTX arriving at an mbarrier is a *release*, and waiting there an *acquire*: what a thread wrote before it arrived is visible to all who have waited for that phase. All 32 threads of the producer store the same number, so the one that arrives at `Q_full` has stored it, too. `Q_free` keeps the number until it has been read: both consumers arrive there after their last $S$, and the producer waits for them before it stores the next one. At the end the producer stores $-1$ and arrives at `Q_full` without bytes. That ends the phase, and the consumers stop.
 #
-# **Why this order?** Long tiles come first, so that no SM begins one last. One head has few long tiles, so several heads go side by side. But their $K$ and $V$ should stay in the L2 cache, so that HBM is read once. Heads go in groups of `together`, as many as fit. Four heads of two tiles, two heads at a time, as (head, row, blocks):
+# **Takeaway.** A counter hands out tiles, and the rings run on from tile to tile.
+#
+# *End of sitting 7.*
+#
+# ## Sitting 8 · Which tile when, and how many slots (25 minutes)
+#
+# Long tiles come first, so that no SM begins one last. One head has few long tiles, so several heads go side by side. But their $K$ and $V$ should stay in the L2 cache, so that HBM is read once. Heads go in groups of `together`, as many as fit. Four heads of two tiles, two heads at a time, as (head, row, blocks):
 
 # %%
 print(*[hopper_stand_in.kernels.first_words.place(tile, 256, 2, 128, 128, True) for tile in range(8)])
@@ -624,7 +646,11 @@ print(*[hopper_stand_in.kernels.first_words.place(tile, 256, 2, 128, 128, True) 
 show(hopper_persistent.launch, hopper_words.launch_tiles)
 
 # %% [markdown]
-# `described` makes TMA's descriptor, `operator.index` an integer of a `constexpr`. The softmax takes the maximum before it scales, so `positive_scale` moves a negative sign to $Q$. Without a mask all tiles are equally long, and `together` is 1. `temporary` makes the counter, a zero in HBM, anew in each call. `programs_at_a_time` gives each SM one program of 8 warps. `checked_forward` checks a call, with `why_not`, and launches the kernel.
+# Without a mask all tiles are equally long, and `together` is 1. `temporary` makes the counter, a zero in HBM, anew in each call.
+#
+# `programs_at_a_time(Q, 8)` counts the eight warps of the consumers, and gives each SM one such program. With the producer's four a program has 12 warps, 384 threads.
+#
+# `why_not` refuses other calls than $N_q = N_k$, a multiple of 128. With `KEYS = 96`, `N // keys` would silently drop keys.
 #
 # Watch the phases in the player: they count on from tile to tile.
 
@@ -645,15 +671,15 @@ check("ex12b_slots")
 reveal("ex12b_slots")
 
 # %% [markdown]
-# **Takeaway.** A counter hands out tiles, and the rings run on from tile to tile.
+# **Takeaway.** Long tiles come first, and shared memory limits the slots.
 #
-# *End of sitting 7.*
+# *End of sitting 8.*
 #
-# ## Sitting 8 · Measure it, change it (30 minutes)
+# ## Sitting 9 · Measure it, change it (45 minutes)
 #
 # ### Which idea carries how much?
 #
-# Each row is the last rung with one idea changed, against the last rung as it is. In *head after head* `together` is 1.
+# Each row is the last rung with one idea changed, against the last rung as it is. *Without the next S ahead* issues $S_j$ only after the wait for $O$; *without the counter* takes the tile `num_programs` further on; in *head after head* `together` is 1.
 
 # %%
 last = "hopper_persistent_forward"
@@ -664,7 +690,7 @@ figures.speeds_beside(recorded, {f"{last}, {what}": what for what in CHANGES}, l
 #
 # ### From the last rung to the operator
 #
-# `flash_attention` runs `flashlab/operator/hopper_forward.py`, this kernel and what a model needs:
+# The operator's kernel, `flashlab/operator/hopper_forward.py`, is this one and what a model needs:
 #
 # | what it adds | why |
 # |---|---|
@@ -703,9 +729,9 @@ judge([("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(3)")], 64, 128)
 print("simulated:", first_error(lambda: in_turn(3), seeds=50).error or "50 runs, no error")
 
 # %% [markdown]
-# It fits at $d = 64$ only. The compiler does not mind; the launch would. (`first_error` tries many random durations.)
+# It fits at $d = 64$ only. The compiler does not mind; the launch would.
 #
-# **A single slot.** It hangs, though ex12b_deadlock's consumer does not. Who waits for whom?
+# **A single slot.** The consumer of ex12b_deadlock runs with one slot; this one hangs. Who waits for whom?
 
 # %%
 print(simulate(in_turn(1)).error.replace("; consumer", ";\nconsumer"))
@@ -713,7 +739,7 @@ print(simulate(in_turn(1)).error.replace("; consumer", ";\nconsumer"))
 # %% [markdown]
 # <details><summary><b>Answer</b></summary>
 #
-# The consumers wait for $K_2$ early: before they wait for $O$ and release the slot of $V_0$. The producer fetches $V_1$ before $K_2$, and $V_1$ needs that slot. So the consumers wait for $K_2$, $K_2$ for $V_1$, and $V_1$ for the consumers. With two slots $V_1$ has its own. With the wait for $K$ moved (sitting 5, and the exercise) one slot is enough, but the overlap is gone:
+# The consumers wait for $K_2$ before they release the slot of $V_0$. The producer fetches $V_1$ before $K_2$, and $V_1$ needs that slot. With two slots $V_1$ has its own. With the wait for $K$ moved (sitting 5, and the exercise) one slot is enough, but the overlap is gone:
 #
 # </details>
 
@@ -740,7 +766,7 @@ print("with one:      ", hopper_stand_in.outcome(hopper_persistent, half))
 # %% [markdown]
 # <details><summary><b>Why, and which lines must change?</b></summary>
 #
-# The last block of a tile now lies after all queries of consumer 0. There $S$ is $-\infty$ everywhere, so is $m$, and $-\infty - (-\infty)$ is NaN. If $m$ begins with a finite number, $P$ is 0. But the mask also cuts consumer 0's second block, and the loop has no mask. Both must change:
+# The last block of a tile now lies after all queries of consumer 0. There $S$ is $-\infty$ everywhere, so is $m$, and $-\infty - (-\infty)$ is NaN. If $m$ begins with a finite number, $P$ is 0. But the mask also cuts consumer 0's second block, in the loop. Both must change:
 #
 # </details>
 
@@ -752,14 +778,25 @@ print("only m:", hopper_stand_in.outcome(hopper_persistent, [*half, finite]))
 judge([*half, finite, (after, after + masked)], 128)
 
 # %% [markdown]
-# **Your own change.** On a Hopper GPU, `python -m flashlab bench hopper` times this chapter's kernels.
+# **Other turns**, in the simulator: nobody arrives before the first tile; or the turn is passed on only when $O$'s product has been issued, too.
 
 # %%
-# Your kernel goes here: pairs (old text, new text).
-judge([])
+begin = "        yield arrive(TURN, BOTH)                       # consumer 0 begins\n    n, turn"
+give_away = "    yield arrive(TURN + (me + 1) % K.free[0].count, BOTH)\n"
+first_S = "    yield from issue_scores(me, K, n)\n"
+S_and_O = ("        yield from issue_scores(me, K, j)\n        yield wait(V.full[before], (j - 1) // slots % 2)\n"
+           "        yield wgmma(V, before, j - 1)\n")
+other_turns = {"no first arrival": [(begin, "        pass\n    n, turn")],
+               "passed after V": [(give_away, ""), (first_S, first_S + give_away), (S_and_O, f"{S_and_O}    {give_away}")]}
+with tempfile.TemporaryDirectory() as folder:
+    for name, lines in other_turns.items():
+        run_turns = first_error(variant(warp_programs, lines, folder).last_rung, seeds=50).error or "50 runs, no error"
+        print(f"{name}: {run_turns}".replace("; consumer", ";\nconsumer"))
 
 # %% [markdown]
-# A change in the simulator: `last_rung` makes the programs of the last rung, whole. Change its slots, its tiles, or its lines, as `(old, new)` of `flashlab_course/gpu/warp_programs.py`. The player shows the first of 50 runs that goes wrong, else the last. Here, one slot:
+# The first hangs at once. The second is right, but the other consumer's $S$ now stands behind two products. (On a Hopper GPU, `python -m flashlab bench hopper` times this chapter's kernels.)
+#
+# **Your turn: one slot without the deadlock.** Only the producer's order may change. Begin in the simulator: `LINES` takes pairs (old text, new text) of `persistent_producer` in `flashlab_course/gpu/warp_programs.py`. You want *50 runs, no error*. The player shows the first run that goes wrong, else the last.
 
 # %%
 LINES = []
@@ -771,9 +808,42 @@ print((tried.error or "50 runs, no error").replace("; consumer", ";\nconsumer"))
 shown
 
 # %% [markdown]
+# Then change `producer` of `flashlab/kernels/hopper_persistent.py` in the same way. You want `ok`, nothing spilled, and less shared memory than before.
+
+# %%
+# Your pairs (old text, new text) go here:
+MY_LINES = []
+if MY_LINES:
+    judge([("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(1)"), *MY_LINES], 64, 128)
+
+# %% [markdown]
+# <details><summary><b>Answer</b></summary>
+#
+# Each $K$ comes before the $V$ of the block before: $K_0, K_1, V_0, K_2, V_1, \dots$ So $K_2$ no longer waits for $V_1$.
+#
+# ```python
+# MY_LINES = [
+#     ("        for j in range(0, end):\n",
+#      "        fetch_when_free(K, first_key + (end - 1) * KEYS, K_s, K_full, K_free, n)\n        for j in range(0, end):\n"),
+#     ("            fetch_when_free(K, row, K_s, K_full, K_free, n + j)\n",
+#      "            if j + 1 < end:\n                fetch_when_free(K, row - KEYS, K_s, K_full, K_free, n + j + 1)\n")]
+# ```
+#
+# In the simulator the loop walks these pairs, with the three lines that are in it now:
+#
+# ```python
+# last = n + ends[tile] - 1
+# for ring, j in [(K, n)] + [one for j in range(n, last) for one in ((K, j + 1), (V, j))] + [(V, last)]:
+# ```
+#
+# </details>
+
+# %% [markdown]
 # **Takeaway.** Whether a change is right and fits can be judged without a GPU; whether it is faster cannot.
 #
-# ## Backwards
+# *End of sitting 9.*
+#
+# ## Sitting 10 · Backwards (30 minutes)
 #
 # The backward kernel, `flashlab/operator/hopper_backward.py`, is built from the same parts. A program owns a block of keys and walks the query tiles of 64 rows. It has a producer warp, two or three consumers with 64 keys each, and a third kind of warp, the *adder*.
 #
@@ -789,13 +859,13 @@ shown
 # | `DQ_READY`: a tile of $dQ$ is in shared memory | named barrier | the adder |
 # | `DQ_FREE`: TMA has read that tile | named barrier | the next owner |
 #
-# A signal says *it is there* or *it may be overwritten*, as in the ring of sitting 1. Here is the end of a consumer's step for one tile. `sync` waits, `arrive` does not: a consumer that is not the owner announces its $dS$ and runs ahead.
+# Here is the end of a consumer's step for one tile. `sync` waits, `arrive` does not: a consumer that is not the owner announces its $dS$ and runs ahead.
 
 # %%
 print(excerpt(hopper_backward_pipeline.step, "if me == owner", "return dK"))
 
 # %% [markdown]
-# These lines in the simulator, for two consumers:
+# In the simulator, for two consumers:
 
 # %%
 SLOT_FREE, DS_READY, DQ_READY, DQ_FREE = 6, 10, 14, 15 # named barriers; of the first two kinds two each
@@ -875,7 +945,7 @@ figures.warps_at_work({"backward": simulate(backward(3), threads=of_adder, unste
 play_warps(simulate(backward(3), threads=of_adder))
 
 # %% [markdown]
-# Of the consumers only the owner waits for the others. The owners go round: consumer 0 owns tile 0, consumer 1 tile 1, and so on. So the consumers drift apart, and one's exponentials run beside another's products. **Predict** for three consumers: who owns the $dQ$ of query tile 7?
+# Of the consumers only the owner waits for the others. The owners go round, so the consumers drift apart, and one's exponentials run beside another's products. **Predict** for three consumers: who owns the $dQ$ of query tile 7?
 
 # %%
 my_owner = None
