@@ -69,7 +69,7 @@ figures.speeds_beside(recorded, rungs, "sdpa_cudnn")
 # | tensor cores multiply tiles: `wgmma` | a *warpgroup*, 128 threads | `wgmma_wait` |
 # | threads compute exponentials and sums | the same threads | the next line simply comes later |
 #
-# The first two are *asynchronous*: the line that asks returns at once. A kernel is fast if all three units work at the same time, and right if nobody reads a tile before it is there or overwrites one that is still being read.
+# The first two are *asynchronous*: whoever asks goes on at once. A kernel is fast if all three units work at the same time, and right if nobody reads a tile before it is there or overwrites one that is still being read.
 #
 # ### An mbarrier counts arrivals and bytes
 #
@@ -133,7 +133,7 @@ slots, j = 2, 5
 said = compare("slot and parity of block 5", my_slot_and_parity, [j % slots, j // slots % 2])
 
 # %% [markdown]
-# **Exercise: a ring and its phases** ([exercises/ex12b_ring.py](../exercises/ex12b_ring.py), 25 minutes). Write a producer and a consumer that share a ring with any number of slots. The file explains a slot's second barrier, `free`; sitting 3 comes back to it. (In `my/`, where `make lab` works, the link opens your copy, in `my/exercises/`; `check` reads that.)
+# **Exercise: a ring and its phases** ([exercises/ex12b_ring.py](../exercises/ex12b_ring.py), 25 minutes). Write a producer and a consumer that share a ring with any number of slots. The file explains a slot's second barrier, `free`. (In `my/`, where `make lab` works, the link opens your copy, in `my/exercises/`; `check` reads that.)
 
 # %%
 check("ex12b_ring")
@@ -150,7 +150,7 @@ reveal("ex12b_ring")
 #
 # ### All warps in step
 #
-# The first rung is `flashlab/kernels/hopper_ring.py`. Its eight warps share 128 query rows and do everything together: load, wait, multiply, wait, softmax:
+# The first rung is `flashlab/kernels/hopper_ring.py`. Its eight warps share 128 query rows and do everything together:
 
 # %%
 print(excerpt(hopper_ring.KERNEL, "for j in range(0, end)", "V_full.index(slot), V_s.index(slot))"))
@@ -167,7 +167,7 @@ print(excerpt(hopper_ring.KERNEL, "for j in range(0, end)", "V_full.index(slot),
 # | `wgmma_wait(0, deps=[S])` | wait until no product is under way. `deps` are the results that become tiles here; computing with one earlier does not compile |
 # | `thread_barrier()` | all warps meet. Behind `mbarriers`: one thread has made them for all. In the loop: all have read the slot, and TMA may overwrite it |
 #
-# What is not Gluon's own comes from `flashlab/kernels/hopper_words.py`. These two make and use the signals:
+# Two helpers from `flashlab/kernels/hopper_words.py` make and use the signals:
 
 # %%
 def show(*helpers):
@@ -220,7 +220,7 @@ said = compare("registers for S", my_registers_of_S, 128 * 128 // (warps * threa
 # %% [markdown]
 # $O$ takes as many at $d = 128$, and $P$ in 16 bits half as many: $64 + 64 + 32 = 160$ of the 255 that a thread may have. This limits the tiles of all kernels here.
 #
-# Three helpers compute with such tiles. (`softmax` takes the maximum before it scales, which is right for a positive scale; `positive_scale` on the host moves a negative sign to $Q$.) `SliceLayout(1, layout)` has one number a row, in each of the four threads that share it; `SliceLayout(0, layout)` has one a column.
+# Three helpers compute with such tiles. (`softmax` takes the maximum before it scales; of a negative scale, the host moves the sign to $Q$.) `SliceLayout(1, layout)` has one number a row, in each of the four threads that share it; `SliceLayout(0, layout)` has one a column.
 
 # %%
 show(hopper_words.softmax, hopper_words.hide_future, hopper_words.scaled_rows)
@@ -252,7 +252,7 @@ check("ex12b_layout")
 reveal("ex12b_layout")
 
 # %% [markdown]
-# **Takeaway.** A layout says which thread holds which number. Of a product's row, four threads hold a quarter each.
+# **Takeaway.** A layout says which thread holds which number.
 #
 # *End of sitting 2.*
 #
@@ -290,7 +290,7 @@ K, V = Ring("K", slots=2), Ring("V", slots=2)
 play_warps(simulate({"producer": warp_programs.producer(K, V, 4), "consumer": warp_programs.consumer(K, V, 4)}))
 
 # %% [markdown]
-# Both rungs as a still picture, with every computation at its mean. In both, each softmax has nothing beside it.
+# Both rungs as a still picture: no softmax has anything beside it.
 
 # %%
 K, V, K_too, V_too = (Ring(name, slots=2) for name in ("K", "V", "K", "V"))
@@ -516,6 +516,7 @@ def begin_together(me, K, V, turns):
     yield wgmma_wait(0)
 
 
+# %%
 def with_all_tiles_there(turns):
     K, V = Ring("K", slots=4), Ring("V", slots=4)
     for ring in (K, V):
@@ -568,7 +569,7 @@ figures.speeds_beside(recorded, {"hopper_turns_forward": None}, "hopper_overlap_
 # %% [markdown]
 # Overlap pays at $d = 128$ and not at $d = 64$, and at $d = 128$ turns gain less than overlap. Nobody has measured why.
 #
-# How busy are the tensor cores in the simulator, with every computation at its mean duration? The simulator knows the order of things; it is no model of speed.
+# How busy are the tensor cores in the simulator, with every computation at its mean duration? It knows the order of things; it is no model of speed.
 
 # %%
 def busy(make, readers, **threads):
