@@ -106,8 +106,8 @@ def test_an_update_keeps_answers_notebooks_and_progress(origin, clone):
     git(origin, "mv", "exercises/ex01_attention.py", "exercises/ex01_formula.py")
     for end in (".py", form.KNOWN):
         git(origin, "mv", f"solutions/ex01_attention{end}", f"solutions/ex01_formula{end}")
-        change(origin / f"solutions/ex01_formula{end}", ("ex01_attention", "ex01_formula"))
-    change(origin / "exercises/ex01_formula.py", ("ex01_attention", "ex01_formula"))
+    for folder in ("solutions", "exercises"):
+        change(origin / folder / "ex01_formula.py", ("ex01_attention", "ex01_formula"))
     for name in ("ex00_score_tile", "ex03_merge"):
         change(origin / f"solutions/{name}.py", NEW)
     task = form.exercise("ex03_safe_softmax").parsed.regions[0]["task"]
