@@ -3,7 +3,7 @@
 A counter in HBM hands out the tiles, so that a program with short ones takes more of them. The producer draws the next
 number early, and lays it down beside Q; Q_full and Q_free are the signals for both. The rings go on where the tile
 before has left them: n counts the blocks of all tiles so far, turn the tiles. O has a place of its own, from which TMA
-writes while the next tile is computed. One of each program's kind is what an SM holds.
+writes while the next tile is computed. An SM holds one such program.
 """
 
 import torch

@@ -227,7 +227,7 @@ class Machine:
             raise Mistake(f"{name} is copied into {slot.name} while {slot.coming} is on its way there")
         full.change(1, 1)
         slot.coming, start = name, self.now
-        lands = start + self.random.randrange(*COPY)
+        lands = start + (self.random.randrange(*COPY) if self.spread > 1 else sum(COPY) // 2)
 
         def land():
             slot.holds, slot.coming = name, None

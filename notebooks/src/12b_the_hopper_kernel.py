@@ -57,7 +57,7 @@ rungs = {"fa2_tma_forward": None} | dict.fromkeys(one.name for one in HOPPER_RUN
 figures.speeds_beside(recorded, rungs, "sdpa_cudnn")
 
 # %% [markdown]
-# The first two rungs are slower than the compiler's kernel, except the ring at $d = 64$ without a mask.
+# The first two rungs are slower than the compiler's kernel, except the ring at $d = 64$ without a mask. At $d = 128$ the last two rungs are faster than it at every size. At $d = 64$ the rungs after the ring gain 4 % at most.
 #
 # ## Sitting 1 · Copies that report back (45 minutes)
 #
@@ -308,7 +308,7 @@ figures.warps_at_work(runs_of_rungs, "flashlab_course.gpu.warps, 4 blocks, two s
 print(changes(hopper_producer.attend, hopper_consumers.attend))
 
 # %% [markdown]
-# So `free` is made by `mbarriers(SLOTS, CONSUMERS)`, for two arrivals. No `thread_barrier()` follows: `warp_specialize` itself lets all warps meet first. In `release` it now meets the consumer's own warps only.
+# So `free` is made by `mbarriers(SLOTS, CONSUMERS)`, for two arrivals. No `thread_barrier()` follows: `warp_specialize` itself lets all warps meet first. In `release`, `thread_barrier()` now meets the consumer's own warps only.
 #
 # **Exercise: when may the producer overwrite?** ([exercises/ex12b_overwrite.py](../exercises/ex12b_overwrite.py), 25 minutes). Write the consumer's part: two consumers read each tile, and one may skip it.
 
@@ -350,7 +350,7 @@ check("ex12b_registers")
 reveal("ex12b_registers")
 
 # %% [markdown]
-# In the record a producer with a single consumer is no faster than the ring at any size, and slower at several. With two consumers the kernel is faster than the ring, except at $d = 64$ without a mask:
+# In the record a producer with a single consumer is no faster than the ring at any size: where the table says more than 1, the ranges of the runs overlap (pale). With two consumers the kernel is faster than the ring, except at $d = 64$ without a mask:
 
 # %%
 figures.speeds_beside(recorded, {"hopper_producer_forward": None, "hopper_consumers_forward": None}, "hopper_ring_forward")
@@ -491,7 +491,7 @@ consumers = {f"consumer {me}": warp_programs.consumer_in_turn(me, K, V, 3) for m
 play_warps(simulate({"producer": warp_programs.producer(K, V, 3)} | consumers))
 
 # %% [markdown]
-# What turns are for: here two consumers begin together, and all tiles are there. Without turns the tensor cores take instructions of both, so that both products end together (`TOGETHER`). Then both compute exponentials, and the tensor cores are idle. With turns one's softmax stands beside the other's product.
+# What turns are for: here two consumers begin together, and all tiles are there. One assumption is built in. Without turns the tensor cores take instructions of both by turns, so that the two products end together. The machine computes one product after the other, so the program waits for both (`TOGETHER`). Then both compute exponentials, and the tensor cores are idle. With turns one's softmax stands beside the other's product.
 
 # %%
 from flashlab_course.gpu.warps import arrive, sync
@@ -740,7 +740,7 @@ print(simulate(in_turn(1)).error.replace("; consumer", ";\nconsumer"))
 # %% [markdown]
 # <details><summary><b>Answer</b></summary>
 #
-# The consumers wait for $K_2$ before they release the slot of $V_0$. The producer fetches $V_1$ before $K_2$, and $V_1$ needs that slot. With two slots $V_1$ has its own. With the wait for $K$ moved (sitting 5, and the exercise) one slot is enough, but the overlap is gone:
+# The consumers wait for $K_2$ before they release the slot of $V_0$. The producer fetches $V_1$ before $K_2$, and $V_1$ needs that slot. With two slots $V_1$ has its own. With the wait for $K$ moved (sitting 5, and the exercise) one slot is enough, but the overlap is gone. The next cell runs that.
 #
 # </details>
 
@@ -767,7 +767,7 @@ print("with one:      ", hopper_stand_in.outcome(hopper_persistent, half))
 # %% [markdown]
 # <details><summary><b>Why, and which lines must change?</b></summary>
 #
-# The last block of a tile now lies after all queries of consumer 0. There $S$ is $-\infty$ everywhere, so is $m$, and $-\infty - (-\infty)$ is NaN. If $m$ begins with a finite number, $P$ is 0. But the mask also cuts consumer 0's second block, in the loop. Both must change:
+# The last block of a tile now lies after all queries of consumer 0. There $S$ is $-\infty$ everywhere, so is $m$, and $-\infty - (-\infty)$ is NaN. If $m$ begins with a finite number, $P$ is 0. But the mask also cuts consumer 0's second block, in the loop. Both must change, as the next cell does.
 #
 # </details>
 
@@ -840,7 +840,7 @@ if MY_LINES:
 # </details>
 
 # %% [markdown]
-# **Takeaway.** Whether a change is right and fits can be judged without a GPU; whether it is faster cannot.
+# **Takeaway.** Without a GPU one can find most wrong changes, and see whether a kernel fits. Whether it is right under every timing, and whether it is faster, only a GPU shows.
 #
 # *End of sitting 9.*
 #
