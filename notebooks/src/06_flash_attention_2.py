@@ -198,7 +198,7 @@ figures.bars(units, "At d = 64 the exponentials take as long as the products, at
              worse=[name for name in units if "exponential" in name])
 
 # %% [markdown]
-# At $d = 64$ the exponentials alone take as long as the products, and no rewriting of the algorithm removes one: there is one for each score. Kernels can only do them *while* tensor cores multiply (FlashAttention-3 is built around that). A real kernel also needs fewer other operations than the model counts: the scale goes into one multiply-add with the shift, and the products add to $O_i$ for free.
+# At $d = 64$ the exponentials alone take as long as the products, and no rewriting of the algorithm removes one: there is one for each score. Kernels do them *while* tensor cores multiply (FlashAttention-3 is built around that), or some of them on other units (FlashAttention-4; chapter 12). A real kernel also needs fewer other operations than the model counts: the scale goes into one multiply-add with the shift, and the products add to $O_i$ for free.
 #
 # **Takeaway.** On a GPU, operations outside matrix products are the expensive ones: FA2 removes those it can.
 #
