@@ -18,10 +18,9 @@ Function = torch.autograd.function._SingleLevelFunction
 not_compiled = torch._compile._disable_dynamo          # torch.compiler.disable imports the compiler, for seconds
 autocast_is_on = torch._C._is_any_autocast_enabled     # for any device; torch.is_autocast_enabled asks about one
 
-# Contexts: neither torch_function modes nor tensor subclasses see what PyTorch is asked to do; a subclass's own
-# __torch_function__ is not called; dispatch modes do not see PyTorch's operations.
+# Contexts: neither torch_function modes nor tensor subclasses see what PyTorch is asked to do; dispatch modes do not
+# see PyTorch's operations.
 without_torch_function = torch._C.DisableTorchFunction
-without_subclasses = torch._C.DisableTorchFunctionSubclass
 without_dispatch = torch._C._DisableTorchDispatch
 
 

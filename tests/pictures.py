@@ -257,7 +257,7 @@ CALLS = {
     "speeds_beside: one": (lambda: figures.speeds_beside(climb(), {"fa2_persistent_forward": None}, "sdpa_cudnn"),
                            "“+ persistent” against “SDPA cuDNN”: ahead at 0 of 8 sizes, tied at 0, behind at 8"),
     "warps_at_work": (lambda: figures.warps_at_work({"ring": at_work()}, "four blocks."),
-                      "The time in which tensor cores work: 54 % (ring)"),
+                      "The time in which tensor cores work: 53 % (ring)"),
     "holders": (figures.holders, "Thread 0 of a warp holds 8 of these 256 numbers, in two rows"),
     "kernels_beside_peers": (lambda: figures.kernels_beside_peers(climb(), N=2048),
                              "500 TFLOP/s, 1.61 × SDPA flash, 1.04 × SDPA cuDNN"),

@@ -10,8 +10,7 @@ import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
-from importlib.metadata import version
-from importlib.util import find_spec
+from importlib.metadata import distributions
 from pathlib import Path
 
 import torch
@@ -65,7 +64,7 @@ def provenance(command=None):
         "triton": triton.__version__ if triton else None,
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version() if gpu else None,
-        "flash-attn-4": version("flash-attn-4") if find_spec("flash_attn") else None,
+        "flash-attn-4": next((one.version for one in distributions(name="flash-attn-4")), None),
         "driver": driver_version() or None,
         "python": sys.version.split()[0],
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

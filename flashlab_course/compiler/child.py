@@ -101,7 +101,8 @@ def without_places(text):
 
 def assembled(source, target, options):
     """The compiled kernel, and what its assembler ptxas said: Triton's cache keeps both."""
-    for knobs.compilation.always_compile in (False, True):             # True: another program has cached it without
+    for again in (False, True):                        # again: another program has cached the kernel without the log
+        knobs.compilation.always_compile = again
         with contextlib.redirect_stdout(io.StringIO()) as said:
             binary = triton.compile(source, target=target, options=options)
         cache = get_cache_manager(binary.hash)

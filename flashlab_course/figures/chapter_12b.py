@@ -78,7 +78,9 @@ def warps_at_work(runs, words):
         ax.set_yticks(middles, programs)
         bare(ax)
     axs[-1].set_xlabel("time, in cycles of the model")
-    axs[0].legend([Rectangle((0, 0), 1, 1, fc=colour) for colour in WORK.values()], WORK, loc="lower right", ncols=4,
+    shown = {kind: Rectangle((0, 0), 1, 1, fc=WORK[kind]) for programs in rows.values() for lanes in programs.values()
+             for lane in lanes for kind, *_ in lane}
+    axs[0].legend(shown.values(), shown, loc="lower right", ncols=4,
                   bbox_to_anchor=(1, 1), frameon=False, fontsize=8.5, handlelength=1, borderaxespad=0)
     shares = [f"{100 * share_of(machine.spans, 'tensor cores'):.0f} % ({name})" for name, machine in runs.items()]
     return finish(fig, f"The time in which tensor cores work: {', '.join(shares)}",

@@ -49,11 +49,11 @@ from flashlab_course.player.machine import play_warps
 # %% [markdown]
 # ## Where the six rungs lead
 #
-# Speeds as multiples of cuDNN's: chapter 12's TMA kernel, the six rungs, and the *operator's kernel*, which `flash_attention` runs.
+# Speeds as multiples of cuDNN's: chapter 12's TMA kernel, the six rungs, and the *operator's kernel*, which `flash_attention` runs (“Gluon, Hopper” in pictures).
 
 # %%
 recorded = bench.load_results("hopper_h200")
-rungs = {"fa2_tma_forward": None} | dict.fromkeys(one.name for one in HOPPER_RUNGS) | {"fa2_hopper_forward": "the operator's kernel"}
+rungs = dict.fromkeys(["fa2_tma_forward", *(one.name for one in HOPPER_RUNGS), "fa2_hopper_forward"])
 figures.speeds_beside(recorded, rungs, "sdpa_cudnn")
 
 # %% [markdown]
