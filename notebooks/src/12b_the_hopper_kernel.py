@@ -529,7 +529,7 @@ figures.warps_at_work({"without turns": with_all_tiles_there(False), "with turns
                       "flashlab_course.gpu.warps, 4 blocks, every computation at its mean duration.")
 
 # %% [markdown]
-# Three rungs as still pictures. Follow one consumer: in the first its products stand before and after its softmax, in the others $V_{j-1}$ under the softmax of block $j$.
+# Three rungs as still pictures. Follow one consumer: in the first its products stand before and after its softmax, in the others $V_{j-1}$ under the softmax of block $j$. Overlap and turns look alike here, but for who begins: the machine computes one product after the other anyway.
 
 # %%
 def at_its_mean(program):
