@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from flashlab_course.check import check, form, source
-from flashlab_course.lesson import compare, nearest, reveal
+from flashlab_course.lesson import compare, nearest, predictions, reveal
 from flashlab_course.lesson.predictions import FILE
 from flashlab_course.lesson.reference import _aligned
 
@@ -29,8 +29,8 @@ def test_an_empty_prediction_prints_nothing(capsys, nothing):
 
 @pytest.mark.parametrize("guess, truth, words", [
     (7, torch.tensor(7), "you said 7. Right."),
-    (0.65, 0.67, "you said 0.65; it is 0.67: close."), (4, 7, "you said 4; it is 7: 43 % too little."),
-    (30, 3, "you said 30; it is 3: 10 times too much."), (1, 3_000_000, "it is 3,000,000: 3,000,000 times too little."),
+    (0.65, 0.67, "you said 0.65; it is 0.67: close."), (4, 7, "you said 4; it is 7: 43 % too small."),
+    (30, 3, "you said 30; it is 3: 10 times too large."), (1, 3_000_000, "it is 3,000,000: 3,000,000 times too small."),
     (-1, 4, "you said -1; it is 4."), (0, 0, "Right."), (float("nan"), 4, "it is 4."), (0, 4, "you said 0; it is 4."),
     ("more", "fewer", "you said more; it is fewer."), (" More ", "more", "Right."),
     ("KQ^T", "K Q^T", "Right."), ("dV and dK", "dK and dV", "Right."),
@@ -41,20 +41,39 @@ def test_an_empty_prediction_prints_nothing(capsys, nothing):
     ([1, 2], [1, 3], "number 2: you said 2; it is 3"), ([2, 2], {1: 1.9610067, 16: 1.0}, "; it is 1: 1.96, 16: 1."),
     ("yes", False, "you said yes; True or False was asked, and it is False."),
     (3, "3", "you said 3. Right."), ("none", "3", "you said none; it is 3."),
-    (1e-2, 2.44e10, "it is 2.44e+10: 2.4e+12 times too little."),
+    (1e-2, 2.44e10, "it is 2.44e+10: 2.4e+12 times too small."),
 ])
 def test_a_prediction_is_scored_in_words(capsys, guess, truth, words):
     assert words in said(capsys, "how many", guess, truth)
 
 
+@pytest.mark.parametrize("guess, truth, words", [
+    (8, {3}, "you said 8; right is 3."), ([13, 3], {3, 13}, "you said 3 and 13. Right."),
+    ("dK, dV", {"dV", "dK"}, "Right."), ([3, 8], {3, 13}, "you left out 13, and 8 should not be there."),
+    ((1, 2, 3), {1, 2}, "you said 1, 2 and 3; 3 should not be there.")])
+def test_labels_are_compared_as_a_set(capsys, guess, truth, words):
+    assert words in said(capsys, "which lines", guess, truth)
+
+
+@pytest.mark.parametrize("guess, reason", [(1.02, True), (2, False), ("one", False), (3.01, False)])
+def test_an_expected_mistake_gets_its_reason(capsys, guess, reason):
+    printed = said(capsys, "share", guess, 3, reasons={1: "That is the top-left rule.", 3: "never said"})
+    assert ("That is the top-left rule." in printed) == reason and "never" not in printed
+
+
+def test_a_truth_that_no_cell_computes_comes_from_the_package(capsys, monkeypatch):
+    monkeypatch.setitem(predictions.TRUTHS, "which line", {3})
+    assert said(capsys, "which line", 3) == "which line: you said 3. Right.\n"
+
+
 @pytest.mark.parametrize("guess, truth, unit, lines", [
-    (4, {1024: 4, 4096: 64}, "", ["1024: you said 4. Right.", "4096: you said 4; it is 64: 16 times too little."]),
-    (4, [4, 64], "", ["number 1: you said 4. Right.", "number 2: you said 4; it is 64: 16 times too little."]),
+    (4, {1024: 4, 4096: 64}, "", ["1024: you said 4. Right.", "4096: you said 4; it is 64: 16 times too small."]),
+    (4, [4, 64], "", ["number 1: you said 4. Right.", "number 2: you said 4; it is 64: 16 times too small."]),
     ("right", {"a": "right", "b": "NaN"}, "", ["a: you said right. Right.", "b: you said right; it is NaN."]),
     (lambda N: 12 // (N - 1), {1: "x", 4: 4}, "", [
         "1: you said ZeroDivisionError: integer division or modulo by zero; it is x.", "4: you said 4. Right."]),
     ({1: 4, 2: None}, {1: 4.0, 2: 64.0}, "MiB", ["1: you said 4 MiB. Right."]),           # only what was predicted
-    ({1: 5}, {1: 3.31}, "%", ["1: you said 5 %; it is 3.31 %: 1.5 times too much."]),     # not 51 % too much
+    ({1: 5}, {1: 3.31}, "%", ["1: you said 5 %; it is 3.31 %: 1.5 times too large."]),     # not 51 % too large
 ])
 def test_several_truths_are_scored_one_by_one(capsys, guess, truth, unit, lines):
     assert said(capsys, "size", guess, truth, unit).splitlines() == [f"size, {line}" for line in lines]

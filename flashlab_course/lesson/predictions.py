@@ -8,6 +8,7 @@ from numbers import Number
 
 from flashlab_course.check import progress
 from flashlab_course.figures.colors import YOURS
+from flashlab_course.lesson.truths import TRUTHS
 
 FILE = ".predictions.json"
 CLOSE = 0.05                   # a guess within 5 % is called close
@@ -53,21 +54,25 @@ def _draw(ax, x, value, axis):
     ax.annotate(words, place, (5, 5), textcoords="offset points", color=YOURS, fontsize=9, fontweight="bold", zorder=6)
 
 
-def compare(name, guess, truth, unit=""):
+def compare(name, guess, truth=None, unit="", reasons=None):
     """Print how good a prediction was, and return it as Said. Where nothing was predicted, nothing is printed.
 
-    name   of the prediction: words that no other prediction in the course has
-    guess  the learner's: None, a number, text, True or False; a list or dict of them as truth has, or one for all of
-           it; if truth is a dict, also a function: its values at the dict's keys are the prediction
-    truth  the right answer
+    name     of the prediction: words that no other prediction in the course has
+    guess    the learner's: None, a number, text, True or False; a list or dict of them as truth has, or one for all of
+             it; if truth is a dict, also a function: its values at the dict's keys are the prediction
+    truth    the right answer, by default that of `truths`; a set of labels, line numbers say, is compared as a set
+    reasons  {wrong answer: why one gets it}; the reason is printed below a guess that is this answer
     A guess that was given before and is None now, in a fresh copy of the notebook say, is remembered from then.
     """
+    truth = TRUTHS[name] if truth is None else truth
     if callable(guess) and isinstance(truth, dict):
         guess = {x: _called(guess, x) for x in truth}
     guess = _remembered(name, guess)
     if _given(guess):
         for part, one, right in _parts(name, guess, truth):
             print(f"{part}: {_sentence(one, right, f' {unit}' if unit else '')}")
+            why = [words for answer, words in (reasons or {}).items() if _same(one, answer) and not _same(one, right)]
+            print("\n".join(why), end="\n" if why else "")
     return Said(guess, truth)
 
 
@@ -94,7 +99,7 @@ def _given(guess):
 
 def _parts(name, guess, truth):
     """(name, guess, truth) of each part that was predicted. One guess can be about several truths."""
-    if not isinstance(truth, (dict, list, tuple)):
+    if not isinstance(truth, (dict, list, tuple)):     # a number, a text, or a set
         return [(name, guess, truth)]
     if not isinstance(truth, dict):
         truth = {f"number {n}": part for n, part in enumerate(truth, 1)}
@@ -108,6 +113,8 @@ def _parts(name, guess, truth):
 
 
 def _sentence(guess, truth, unit):
+    if isinstance(truth, set):
+        return _about_a_set(guess, truth)
     guess, truth = "a function" if callable(guess) else _plain(guess), _plain(truth)
     if truth is None:
         return "there is no such thing to predict."
@@ -121,16 +128,45 @@ def _sentence(guess, truth, unit):
     return f"{said}; {it_is}{_how_far(guess, truth, unit)}."
 
 
+def _about_a_set(guess, truth):
+    """Labels have no size: say which are missing and which do not belong."""
+    if isinstance(guess, str):
+        guess = guess.replace(",", " and ").split(" and ")
+    found = {_text(one).strip() for one in (guess if isinstance(guess, (list, tuple, set)) else [guess])}
+    wanted = {_text(one) for one in truth}
+    said = f"you said {_listed(found)}"
+    if found == wanted:
+        return f"{said}. Right."
+    if not found & wanted:
+        return f"{said}; right is {_listed(wanted)}."
+    missing, extra = _listed(wanted - found), _listed(found - wanted)
+    wrong = [f"you left out {missing}"] * bool(missing) + [f"{extra} should not be there"] * bool(extra)
+    return f"{said}; {', and '.join(wrong)}."
+
+
+def _listed(names):
+    *most, last = sorted(names, key=lambda name: (len(name), name)) or [""]
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _same(guess, answer):
+    """Is a guess this answer, numbers within CLOSE?"""
+    guess, answer = _plain(guess), _plain(answer)
+    if _is_number(guess) and _is_number(answer):
+        return math.isclose(guess, answer, rel_tol=CLOSE)
+    return _words(guess) == _words(answer)
+
+
 def _how_far(guess, truth, unit):
     if not (_is_number(guess) and _is_number(truth) and 0 < guess * truth < math.inf):
         return ""
     ratio = guess / truth
-    much = "much" if ratio > 1 else "little"
+    size = "large" if ratio > 1 else "small"
     if abs(ratio - 1) <= CLOSE:
         return ": close"
     if 0.5 < ratio < 2 and unit != " %":               # per cent of per cent would be read as points
-        return f": {100 * abs(ratio - 1):.0f} % too {much}"
-    return f": {_text(max(ratio, 1 / ratio), 2)} times too {much}"
+        return f": {100 * abs(ratio - 1):.0f} % too {size}"
+    return f": {_text(max(ratio, 1 / ratio), 2)} times too {size}"
 
 
 def _plain(value):
