@@ -3,9 +3,9 @@
 Chapter 07 · difficulty 2 of 5 · 15 minutes
 
 How many elements does naive attention move? Each PyTorch operation is a kernel of its own: it reads its operands from
-HBM and writes its result back. These are the five operations, for one head without a mask:
+HBM and writes its result back. These are the four operations, for one head without a mask:
 
-    S = Q Kᵀ        S = S · scale        P = softmax(S)        O = P V        L = logsumexp(S)
+    S = Q Kᵀ        S = S · scale        P = softmax(S)        O = P V
 
     Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   S, P (N_q, N_k)   O (N_q, d_v)   L (N_q,)
 
@@ -14,7 +14,7 @@ have not seen. No size is 0.
 
 Not allowed: measuring it (flashlab.rungs), the finished function from flashlab.cost or solutions/.
 
-Hint: make a table of the five operations, with one column for what each reads and one for what it writes.
+Hint: make a table of the four operations, with one column for what each reads and one for what it writes.
 """
 
 

@@ -29,20 +29,13 @@ def attention_flops(B, H, N_q, N_k, d, d_v=None, *, causal=False):
     return flops // 2 if causal else flops
 
 
-def naive_forward(N_q, N_k, d, d_v=None, *, causal=False, element_size=4):
-    """Seven eager kernels at most: QKᵀ, scale, (mask,) softmax, PV, logsumexp, and L's cast from 16 bits."""
-    d_v, s, _ = _sizes(d, d_v, element_size)
-    L, mask = logsumexp(N_q, N_k, element_size=s), _mask(N_q, N_k, d_v, s, causal)
-    read = s * ((N_q + N_k) * d + 3 * N_q * N_k + N_k * d_v) + L.read + mask.read
-    written = s * (3 * N_q * N_k + N_q * d_v) + L.written + mask.written
+def naive_forward(N_q, N_k, d, d_v=None, *, causal=False, element_size=4, return_lse=False):
+    """QKᵀ, scale, (mask,) softmax, PV; and if asked for, logsumexp, and L's cast from 16 bits."""
+    d_v, s, stat = _sizes(d, d_v, element_size)
+    mask, wider = _mask(N_q, N_k, d_v, s, causal), stat != s
+    read = s * ((N_q + N_k) * d + (3 + return_lse) * N_q * N_k + N_k * d_v + return_lse * wider * N_q) + mask.read
+    written = s * (3 * N_q * N_k + N_q * d_v) + return_lse * (s + wider * stat) * N_q + mask.written
     return Cost(read, written, 2 * N_q * N_k * (d + d_v))
-
-
-def logsumexp(N_q, N_k, *, element_size=4):
-    """The part of naive_forward that is there for L alone, which plain attention does not return."""
-    s, stat = element_size, max(element_size, 4)
-    wider = stat != s                                      # L is cast at the end
-    return Cost(s * (N_q * N_k + wider * N_q), s * N_q + wider * stat * N_q, 0)
 
 
 def online_softmax_forward(N_q, N_k, d, d_v=None, *, causal=False, element_size=4):

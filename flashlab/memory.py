@@ -1,7 +1,7 @@
 """A two-level memory model: HBM, where every byte that moves is counted, and SRAM, whose size is enforced.
 
     with Memory(sram_bytes=192 * KiB) as mem:
-        O, L = naive_forward(Q, K, V)          # eager PyTorch: each op is a kernel of its own, HBM in, HBM out
+        O, _ = naive_forward(Q, K, V)          # eager PyTorch: each op is a kernel of its own, HBM in, HBM out
     mem.read, mem.written                      # bytes
 
     with kernel("name", Q=Q, O=O):             # one kernel launch: only load and store touch HBM

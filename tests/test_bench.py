@@ -151,7 +151,7 @@ def test_naive_over_heads_moves_what_naive_forward_moves_in_as_many_launches_as_
         problems.naive_over_heads(Q, K, V, False)
     one = cost.naive_forward(24, 24, 16, element_size=2)
     assert (mem.read, mem.written) == (6 * one.read, 6 * one.written)
-    assert [event.kernel for event in mem.log] == ["bmm", "mul", "_softmax", "bmm", "logsumexp", "_to_copy"]
+    assert [event.kernel for event in mem.log] == ["bmm", "mul", "_softmax", "bmm"]
 
 
 def test_no_peer_that_can_be_installed_is_left_out(monkeypatch):
