@@ -38,7 +38,7 @@ def arguments(rung):
     tiles = {"B_r": 4, "B_c": 4} if rung.tiled else {}
     if rung in RUNGS + DECODING_RUNGS:
         return (Q, K, V), tiles
-    O, L = naive_forward(Q, K, V)
+    O, L = naive_forward(Q, K, V, return_lse=True)
     dO = normal(8, 4, seed=3)
     if rung.name == "fa1_backward":
         O, l, m = fa1_forward(Q, K, V, return_lm=True, **tiles)

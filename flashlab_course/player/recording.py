@@ -1,7 +1,8 @@
 """A run as plain data: its lines, its steps, and where in it something happened."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, product
 from typing import NamedTuple
 
 import numpy as np
@@ -51,6 +52,8 @@ class Step:
     program: tuple = ()        # its place in the grid of a GPU kernel
     head: int = 0
     note: str = ""             # an access that went wrong
+    told: str = ""             # a sentence about the line
+    ops: tuple = ()            # (bytes read, bytes written) of each operation outside kernels
 
 
 @dataclass
@@ -93,6 +96,34 @@ class Recording:
         axis = "ij".find(AXES.get(name, "i")[0])
         touched = [n for n, step in steps if step.tile and axis >= 0 and _holds([step.tile[axis]], place)]
         return max(stores, default=min(touched, default=0))
+
+
+def in_rows(steps, B):
+    """The steps, with each operation outside kernels in two steps for every B rows of its result: loads, then a store.
+
+    The first operation of a line loads what the line uses, every other what it sets.
+    """
+    found = []
+    for before, step in pairwise([Step(0, 0), *steps]):
+        N = next((step.hbm[name][0][0] for name in step.sets if name in step.hbm), 0)
+        spans = [(n, min(n + B, N)) for n in range(0, N if step.ops else 0, B)]
+        found += [] if spans else [step]
+        read, written = before.read, before.written
+        for (more, stored), (n, rows) in product(step.ops, enumerate(spans, 1)):
+            first = (read, written) == (before.read, before.written)
+            for kind, names, done in ("load", step.uses if first else step.sets, n - 1), ("store", step.sets, n):
+                moves = tuple(_rows_of(kind, name, step.hbm[name][0], rows) for name in names if name in step.hbm)
+                found.append(replace(step, read=read + more * n // len(spans), moves=moves,
+                                     written=written + stored * done // len(spans)))
+            if n == len(spans):
+                read, written = read + more, written + stored
+    return found
+
+
+def _rows_of(kind, name, shape, rows):
+    """The Move of some rows of a tensor; of all rows if it lies along the key blocks."""
+    whole = AXES.get(name, "i")[0] == "j"
+    return Move(kind, name, (0, shape[0]) if whole else rows, (0, shape[1]) if len(shape) > 1 else ())
 
 
 def _holds(spans, place):
