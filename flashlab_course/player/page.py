@@ -173,11 +173,12 @@ def _stage(player):
     stops = "".join(f'<button type="button" data-to="{tick}">{name}</button>' for tick, name in player.stops)
     keys = re.sub('<b class="(moving|kept)">', lambda found: "</b>".join(
         f'<b class="{found[1]}" style="--accent:{scene.color}">' for scene in player.scenes), player.keys)
+    verdict = f'<p class="verdict" hidden>{html.escape(player.end)}</p>' * bool(player.end)
     look = f'<div class="bar stops" role="group" aria-label="Stop and look">Stop and look: {stops}</div>' * bool(stops)
     return (f'<div class="stage{" several" * several}" tabindex="0" role="group" aria-label="Player: {player.title}" '
             f'data-lm-suppress-shortcuts="true"><div class="bar">{bar}</div>{look}'
             f'<div class="lanes">{"".join(map(_lane, player.scenes))}</div>'
-            f'{f"""<p class="verdict" hidden>{html.escape(player.end)}</p>""" * bool(player.end)}<p class="keys">{keys}{CROSSED * crossed}{WRONG * player.marked}{CLOCK * several}</p></div>')
+            f'{verdict}<p class="keys">{keys}{CROSSED * crossed}{WRONG * player.marked}{CLOCK * several}</p></div>')
 
 
 def _lane(scene, step=0, lines=None):
