@@ -13,7 +13,7 @@
 #
 # **You need** PyTorch tensors: shapes, `@`, `softmax`. Nothing about GPUs. · **core:** one sitting, 45 minutes · **runs on** CPU or GPU
 #
-# Attention is three lines: $S = QK^\top/\sqrt{d}$, $P = \mathrm{softmax}(S)$, $O = PV$. FlashAttention computes the same $O$ and never stores $S$ or $P$. You will build it step by step, and measure every claim as you go.
+# Attention is three lines: $S = QK^\top/\sqrt{d}$, $P = \mathrm{softmax}(S)$, $O = PV$. FlashAttention computes the same $O$ and never stores $S$ or $P$. You will build it step by step and measure every claim.
 #
 # ## Sitting 1 (core) · A race, and why it ends as it does
 #
@@ -42,8 +42,8 @@ ms = {row["implementation"]: row["ms"] for run in (runs["all"], naive_run) for r
       if (row["N"], row["d"], row["causal"]) == (4096, 64, False)}
 ms = {name: ms[name] for name in ("naive_forward", "fa2_triton_forward", "fa2_hopper_forward")}
 slow, first, last = ms.values()
-with_L = " Naive attention also computes L here: about half of its time." if naive_run is runs["all"] else ""
-recorded = f"Recorded on {where(naive_run)}; 4 × 32 heads, d = 64, bfloat16.{with_L}"
+note = f"{where(naive_run)}." if naive_run is not runs["all"] else "it also computes L here, which takes about half of its time."
+recorded = f"Recorded on {where(runs['all'])}; 4 × 32 heads, d = 64, bfloat16. Naive attention: {note}"
 counted = load_results("counters_h100")                # the first four kernels of naive attention compute O, the rest L
 GB = {row["implementation"]: sum(k["dram_read"] + k["dram_written"] for k in row["kernels"][:4]) / 1e9
       for row in counted["rows"] if row["N"] == 4096}
@@ -51,7 +51,7 @@ friend = (f"Both have the same output. With 4096 tokens on an H200, plain attent
           f"and this course's last kernel {last:.1f} ms: FlashAttention is {slow / last:.0f} times as fast.")
 
 # %% [markdown]
-# Press ▶ and watch for twenty seconds. At the left, plain attention moves $S$ and $P$ to HBM and back. At the right, FlashAttention-2 works on one **tile** of $S$ at a time, 4 × 4 scores that never leave the chip. The clock counts bytes: at each moment both have moved equally many. Who is done first?
+# Press ▶ and watch for twenty seconds. At the left, plain attention moves $S$ and $P$ to HBM and back. At the right, FlashAttention-2 works on one **tile** of $S$ at a time, 4 × 4 scores that never leave the chip. At each moment both have moved equally many bytes. Who is done first?
 
 # %% tags=["shown"]
 def naive_forward(Q, K, V):
@@ -76,23 +76,24 @@ figures.bars(ms, f"With 4096 tokens, {slow:.1f} ms become {last:.1f} ms", record
 # | times as fast | 1 | {{slow / first:.0f}} | {{slow / last:.0f}} |
 # | HBM traffic on an H100, 16 heads | {{GB["naive_forward"]:.2f}} GB | {{GB["fa2_triton_forward"]:.3f}} GB | not recorded |
 #
-# In the toy, FlashAttention moved {{100 * (race[1].read + race[1].written) / (race[0].read + race[0].written):.0f}} % of the bytes. On the GPU it moved {{100 * GB["fa2_triton_forward"] / GB["naive_forward"]:.1f}} %: real tensors are larger, and a cache, which the toy leaves out, serves the repeated reads (chapter 02).
+# In the toy, FlashAttention moved {{100 * (race[1].read + race[1].written) / (race[0].read + race[0].written):.0f}} % of the bytes. On the GPU it moved {{100 * GB["fa2_triton_forward"] / GB["naive_forward"]:.1f}} %: tensors are larger there, and a cache serves repeated reads (chapter 02).
 #
 # ### Is the output the same?
 #
-# Some fast methods only approximate attention. Inside `Memory`, the course's model of a GPU's memory, a function runs unchanged and every byte between HBM and the chip is counted. Run both functions there, and compare their outputs.
+# Some fast methods only approximate attention. Does this one? Inside `Memory`, the course's model of a GPU's memory, a function runs unchanged and each byte that it moves is counted.
 
 # %%
 with Memory() as naive_mem:
     O_naive = naive_forward(*toy)
 with Memory() as flash_mem:
     O_flash, L = fa2_forward(*toy, B_r=4, B_c=4)
-print(f"largest difference: {(O_flash - O_naive).abs().max():.1e}; float32 keeps numbers near 1 to {torch.finfo(torch.float32).eps:.1e}")
+print(f"largest difference: {(O_flash - O_naive).abs().max():.1e}; "
+      f"float32 rounds numbers near 1 to {torch.finfo(torch.float32).eps:.1e}")
 for name, mem in [("naive attention", naive_mem), ("FlashAttention-2", flash_mem)]:
     print(f"{name:<16} {mem.read + mem.written:>5} bytes (modelled)")
 
 # %% [markdown]
-# **Takeaway.** FlashAttention is exact: the outputs differ only by rounding. It adds the same products in another order, so that fewer bytes move.
+# **Takeaway.** FlashAttention is exact: the outputs differ only by rounding. It adds the same numbers in another order, so that fewer bytes move.
 #
 # ### Your first exercise: one tile
 #
@@ -102,7 +103,7 @@ for name, mem in [("naive attention", naive_mem), ("FlashAttention-2", flash_mem
 figures.block_product(16, 4, 16, B_m=4, B_k=4, B_n=4, tile=(1, 2), names=("Q", "Kᵀ", "S"))
 
 # %% [markdown]
-# **Your turn** ([exercises/ex00_score_tile.py](../exercises/ex00_score_tile.py), 10 minutes). Compute one tile of scores. Open the file, replace the line that raises an error, save, and run this cell. The checker reads the file again and says what is wrong, or that it is right. `check("ex00_score_tile", hint=True)` gives one hint at a time.
+# **Your turn** ([exercises/ex00_score_tile.py](../exercises/ex00_score_tile.py), 10 minutes). Compute one tile of scores. Open the file, replace the line that raises an error, save, and run this cell. The checker says what is wrong, or that it is right. `check("ex00_score_tile", hint=True)` gives one hint at a time.
 
 # %%
 check("ex00_score_tile")
@@ -116,7 +117,7 @@ reveal("ex00_score_tile")
 # %% [markdown]
 # ### How large is $S$?
 #
-# Take one head, $N$ queries and $N$ keys, and float32 (4 bytes a number). **Predict** the bytes of $S$ as a function of $N$: replace `None` by `lambda N: ...` and run the cell. Other predictions are numbers or words.
+# Take one head, $N$ queries and $N$ keys, and float32 (4 bytes a number). **Predict** the bytes of $S$ as a function of $N$: replace `None` by `lambda N: ...` and run the cell.
 
 # %%
 my_bytes = None     # a function of N
@@ -137,7 +138,7 @@ said.on(figures.curves({"S": sizes, "Q": {N: 4 * N * 64 for N in Ns}}, f"At N = 
 #
 # ### Why not keep $S$ on the chip?
 #
-# Then it would not have to move. In the model, `kernel` opens one GPU program, and `load` copies rows from HBM into its SRAM. The SRAM has 192 KiB, which is what one processor of an A100 has. Try it with 256 tokens. This cell fails on purpose.
+# Then it would not have to move. In the model, `kernel` opens one GPU program, and `load` copies rows from HBM into its SRAM of 192 KiB. Try it with 256 tokens. This cell fails on purpose.
 
 # %%
 def overflow(N):
@@ -147,7 +148,7 @@ def overflow(N):
         with Memory(), kernel("all_at_once", Q=Q, K=K):
             Q_all = load(Q, slice(0, N))
             K_all = load(K, slice(0, N))
-            S_all = Q_all @ K_all.T
+            Q_all @ K_all.T
         return ""
     except SRAMOverflow as error:
         return str(error)
@@ -155,13 +156,13 @@ def overflow(N):
 print(overflow(256))
 
 # %% [markdown]
-# The message names the operation, its result, what else is in SRAM, and the budget: 192 KiB are 196,608 bytes. **Predict** the largest number of tokens whose scores fit. $Q$ and $K$ have 64 columns of 4-byte numbers, and they are in SRAM, too.
+# The message names the operation, its result, and what else is in SRAM. **Predict** the largest number of tokens whose scores fit. $Q$ and $K$ have 64 columns of 4-byte numbers and are in SRAM, too; 192 KiB are 196,608 bytes.
 
 # %%
 my_tokens = None
 
 # %% [markdown]
-# **Run and compare.** The cell tries every $N$ up to 256.
+# **Run and compare.**
 
 # %%
 largest = max(N for N in range(1, 257) if not overflow(N))
@@ -171,25 +172,25 @@ said = compare("tokens whose scores fit into SRAM", my_tokens, largest, reasons=
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# $Q$ and $K$ have $2 \cdot 64 N$ numbers, $S$ has $N^2$: $4\,(N^2 + 128 N) \le 196{,}608$, so $N \le$ {{largest}}. A text of a few thousand tokens is far beyond that.
+# $Q$ and $K$ have $2 \cdot 64 N$ numbers, $S$ has $N^2$: $4\,(N^2 + 128 N) \le 196{,}608$, so $N \le$ {{largest}}.
 #
 # </details>
 #
-# **Takeaway.** It takes too long to move $S$ to HBM and back, and SRAM is too small to hold it. So FlashAttention makes $S$ tile by tile and uses up each tile at once. But softmax needs whole rows. How can this work? The answer is the idea of this course.
+# **Takeaway.** It takes too long to move $S$ to HBM and back, and SRAM is too small to hold it. So FlashAttention makes $S$ tile by tile and uses each tile at once. But softmax needs whole rows. How can this work? The answer is the idea of this course.
 #
 # ### Where this leads
 #
-# Here are naive attention and both versions of FlashAttention for growing $N$, with $d = 64$ and tiles of 64 rows. Each dot was counted by the memory model; each dashed line is a formula. Both axes are logarithmic: the same step up is the same factor everywhere.
+# Here are plain (“naive”) attention and two versions of FlashAttention for growing $N$. The memory model counted each dot; each dashed line is a formula.
 
 # %%
 figures.traffic_against(sweeps.over_N([128, 256, 512, 1024], d=64))
 
 # %% [markdown]
-# **Takeaway.** The output is the same, $S$ is never in HBM, and fewer bytes move. Chapters 01 to 06 take you from the top line to the bottom line. Chapter 10 makes it a GPU kernel.
+# **Takeaway.** Chapters 01 to 06 take you from the top line to the bottom line. Chapter 10 makes it a GPU kernel.
 #
 # ### Your machine
 #
-# `doctor` looks at this machine, measures its two speed limits, and says what to fix. A line that says `broken` names the command that repairs it: run that in a terminal, then restart the kernel. A `note` is no fault. Without a GPU every chapter still runs to its end.
+# `doctor` looks at this machine and says what to fix. A line that says `broken` names the command that repairs it: run that in a terminal, then restart the kernel. A `note` is no fault. Without a GPU every chapter still runs to its end.
 
 # %%
 from flashlab_course import doctor
@@ -199,13 +200,13 @@ print(doctor.as_text(doctor.report()))
 # %% [markdown]
 # ### The map
 #
-# The course climbs a ladder. Each rung is a function that computes attention. It changes one idea of the rung below.
+# The course climbs a ladder. Each rung computes attention and changes one idea of the rung below.
 
 # %%
 figures.ladder()
 
 # %% [markdown]
-# The **core** is the shortest way to your own FlashAttention kernel in Triton. It consists of the sittings marked *core*, each at most 45 minutes long. All other sittings go **further**: come back to them when you like. Take the chapters in order. Where a line says what a GPU adds, the chapter shows more on an NVIDIA GPU.
+# The **core** is the shortest way to your own FlashAttention kernel in Triton: the sittings marked *core*, at most 45 minutes each. All other sittings go **further**; come back to them when you like. Take the chapters in order.
 
 # %%
 from IPython.display import Markdown
@@ -218,7 +219,7 @@ Markdown("\n".join([*lines, f"\nThe core takes {sum(c.core_minutes for c in CHAP
 # %% [markdown]
 # ### How a chapter works
 #
-# Each question takes four steps: **predict** (write your guess into a cell), **run**, **compare**, **takeaway**. Guess before you run on: a wrong guess teaches most. An empty guess prints nothing. Your guesses are kept when you restart the notebook.
+# Each question takes four steps: **predict** (write your guess into a cell), **run**, **compare**, **takeaway**. A wrong guess teaches most. An empty guess prints nothing.
 #
 # **Exercises** come where their idea does. Save the file before you check it. `check("…")` names the mistake, and `reveal("…")` shows our solution once yours passes.
 #
@@ -230,7 +231,7 @@ Markdown("\n".join([*lines, f"\nThe core takes {sum(c.core_minutes for c in CHAP
 # | **measured here** | timed or allocated on this machine |
 # | **recorded** | measured on a named GPU and kept in `results/` |
 #
-# Some cells fail on purpose. They catch the error and print it, so *Run All* always reaches the end. Each chapter closes with an open question that nobody checks.
+# Some cells fail on purpose. They print the error, and *Run All* still reaches the end. Each chapter closes with an open question that nobody checks.
 #
 # *End of sitting 1. Go on with [01 · Naive attention](01_naive_attention.ipynb), or look around below.*
 #
@@ -257,47 +258,39 @@ Markdown("\n".join([*lines, f"\nThe core takes {sum(c.core_minutes for c in CHAP
 #
 # | word | meaning |
 # |---|---|
-# | arithmetic intensity | floating-point operations for each byte moved; decides whether memory or arithmetic is the limit |
-# | atomic addition | `x += y` in memory that many threads may do at once without losing a term |
-# | autotuning | trying several tile sizes on the machine itself and keeping the fastest |
-# | bandwidth, latency | bytes a second once the stream flows; the time until the first byte is there |
-# | barrier | a line at which the threads of a block wait for one another |
+# | arithmetic intensity | FLOPs for each byte moved: tells whether memory or arithmetic is the limit |
+# | bandwidth, latency | bytes a second; the time until the first byte is there |
+# | barrier | a line at which threads wait for one another |
 # | block (CUDA) | threads that run on one SM and share its shared memory |
 # | causal mask | hides the keys that come after a query |
-# | coalesced | neighboring threads read neighboring addresses, so that one transfer serves them all |
-# | divergence | threads of a warp disagree on a branch, and the warp walks through both sides |
+# | coalesced | neighboring threads read neighboring addresses: one transfer serves them all |
+# | divergence | threads of a warp disagree on a branch, and the warp takes both sides in turn |
 # | eager | PyTorch's way to run: each operation is a kernel of its own |
 # | FLOP, TFLOP/s | one floating-point addition or multiplication; 10¹² of them a second |
-# | fused | several operations in one kernel: nothing between them goes through HBM |
-# | grid | all blocks, or all programs, of one launch |
+# | fused | several operations in one kernel, with nothing between them in HBM |
+# | grid | all blocks or programs of a launch |
 # | head | one of several attentions that a layer runs side by side |
 # | HBM | the GPU's large memory: 40 GB (A100) to 180 GB (B200) |
 # | kernel | a function that runs on the GPU |
-# | L2 cache | a memory on the chip that all SMs share and the hardware fills: 40 MB (A100), 50 MB (H100), 126 MB (B200) |
-# | lane | one of the 32 places of a warp |
-# | launch | starting a kernel from the CPU |
-# | logsumexp | $\ln \sum_j e^{S_j}$: the one number that the backward pass needs about a row of scores |
-# | mask | which elements count: those that exist, or those that a query may see |
-# | occupancy | how many of the warps that an SM could hold it does hold |
+# | L2 cache | memory on the chip that all SMs share: 40 MB (A100), 50 MB (H100), 126 MB (B200) |
+# | logsumexp | $\ln \sum_j e^{S_j}$ of a row of scores; the backward pass needs it |
+# | occupancy | how many of the warps that fit on an SM are there |
 # | online softmax | softmax in one pass: maximum and sum are updated as scores arrive |
-# | pointer, stride | address of a tensor's first number; how far to step for the next row or column |
-# | program (Triton) | the work on one tile, like a block of CUDA, but written for tiles and not for threads |
-# | recomputation | making $P$ a second time in the backward pass instead of storing it |
+# | pointer, stride | address of a tensor's first number; the step to the next row or column |
+# | program (Triton) | the work on one tile; like a block of CUDA, but written for tiles |
 # | register | the fastest memory: a few numbers for each thread; 256 KiB on each SM |
 # | rescale | multiply the sum so far by $e^{m_{\text{old}} - m_{\text{new}}}$ because the maximum has grown |
-# | roofline | a plot of speed against arithmetic intensity, under the two limits of a machine |
+# | roofline | a plot of speed against arithmetic intensity, under a machine's two limits |
 # | running state | $m$, $l$ and $O$ of the keys seen so far |
-# | SDPA | PyTorch's `scaled_dot_product_attention`, which the course is measured against |
+# | SDPA | PyTorch's `scaled_dot_product_attention` |
 # | shared memory | SRAM on an SM that a block's threads fill and read themselves |
 # | SM | streaming multiprocessor: one of the GPU's 100 or so processors |
 # | spill | registers that did not fit and went to slower memory |
-# | SRAM | fast memory on the chip; in the model, the one place where a program keeps its tiles |
-# | stage | one of several tiles in flight, so that loading the next overlaps with computing on this one |
+# | SRAM | fast memory on the chip; in the model, where a program keeps its tiles |
+# | stage | one of several tiles in flight: the next loads while this one is computed |
 # | tensor core | a unit that multiplies small matrices in one instruction |
-# | TF32 | float32 with its mantissa cut to 10 bits, as tensor cores take it |
-# | thread | one run of a CUDA kernel's lines, with its own number and its own registers |
-# | tile | a block of rows, or of rows and columns, small enough for the chip |
-# | TMA | the unit of a Hopper GPU that copies whole tiles between HBM and shared memory |
+# | thread | one run of a CUDA kernel's lines, with its own number and registers |
+# | TMA | the unit of a Hopper GPU that copies tiles between HBM and shared memory |
 # | warp | 32 threads that take every step together |
 #
 # ### An open question
