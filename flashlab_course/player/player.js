@@ -54,7 +54,7 @@
 
     // Milliseconds until the next place: lanes on one clock move the same bytes in the same time.
     function pace() {
-      if (unit.value === "line") return 350;
+      if (unit.value === "line") return explain?.checked ? 700 : 350;
       return data.clock ? data.clock[next(1, "tile")] - data.clock[at] : 700;
     }
 

@@ -70,7 +70,7 @@ figures.bars(ms, f"With 4096 tokens, {slow:.1f} ms become {last:.1f} ms", record
 # %% [markdown]
 # Here are the figures to repeat to a friend, for 4096 tokens and $d = 64$:
 #
-# | | plain attention | first Triton kernel (chapter 10) | last kernel (chapter 12b) |
+# | | plain attention | first Triton kernel (chapter 10) | last kernel (chapter 12) |
 # |---|---|---|---|
 # | time on an H200 | {{slow:.1f}} ms | {{first:.2f}} ms | {{last:.2f}} ms |
 # | times as fast | 1 | {{slow / first:.0f}} | {{slow / last:.0f}} |
