@@ -15,7 +15,7 @@
 #
 # $$S = \frac{QK^\top}{\sqrt{d}} \qquad P = \mathrm{softmax}(S) \text{ row by row} \qquad O = PV$$
 #
-# FlashAttention computes exactly this. So this chapter first shows what the formula means in every corner case, and then counts what it costs.
+# FlashAttention computes exactly this. This chapter first shows what the formula means in every corner case. Then it counts what it costs.
 
 # %%
 import flashlab  # first: it tells Triton where to run
@@ -33,12 +33,6 @@ from flashlab_course.player import play, record
 
 torch.manual_seed(0)
 inf = float("inf")
-
-# %% jupyter={"source_hidden": true}
-told = {"S = Q @ K.T": "The product loads Q and K and stores S. This is the first crossing of an N × N matrix.",
-        "S = S *": "S is loaded, only to be multiplied by one number, and stored again: crossings two and three.",
-        "softmax": "Softmax loads S and stores P, which is as large: crossings four and five.",
-        "P @ V": "The product loads P: the sixth crossing. It stores O, which is small."}
 
 # %% [markdown]
 # ## Sitting 1 (core) · What attention computes
@@ -74,7 +68,7 @@ print(judge(O, None, Q, K, V))
 # %% [markdown]
 # ### Why divide by $\sqrt{d}$?
 #
-# Take two vectors of length $d$ whose entries are independent, with mean 0 and variance 1. Their dot product has variance $d$. At $d = 64$ such scores spread by 8. A few keys then get most of the weight, by chance. Here 512 queries look at 512 keys.
+# Take two vectors of length $d$ whose entries are independent, with mean 0 and variance 1. Their dot product has variance $d$. At $d = 64$ such scores spread by 8. A few keys then get most of the weight, by chance. The others cannot learn: the derivative of a weight by its own score is $p\,(1 - p)$, its slope. Here 512 queries look at 512 keys.
 
 # %%
 Q, K = torch.randn(512, 64), torch.randn(512, 64)
@@ -84,9 +78,7 @@ for name, scale in [("with", 64**-0.5), ("without", 1.0)]:
     print(f"{name:>7} the scale: largest weight {P.amax(-1).mean():.3f}, median slope {slope:.0e} (measured here)")
 
 # %% [markdown]
-# The slope $p\,(1 - p)$ is the derivative of a weight by its own score. Without the scale it is practically 0 for most keys: a model cannot learn to look at them.
-#
-# **Takeaway.** The scale keeps softmax from choosing a few keys at random. Where the course leaves out `scale`, it is $1/\sqrt{d}$.
+# **Takeaway.** Without the scale, softmax chooses a few keys at random, and most others get practically no gradient. Where the course leaves out `scale`, it is $1/\sqrt{d}$.
 #
 # ### The causal mask
 #
@@ -117,7 +109,8 @@ print("equal to the last two rows of before:", torch.allclose(O_last, O_causal[4
 seen = torch.ones(6, 6).tril().bool()
 said = compare("keys that the first of the two last queries sees", my_keys_seen, seen[4].sum(), reasons={
     1: "That counts from the top left. But this query is token 4, not token 0.", 4: "A token also sees itself."})
-figures.matrices({"6 queries, 6 keys": seen, "the last 2 queries": seen[4:]}, "The last query sees every key, however many queries ask",
+figures.matrices({"6 queries, 6 keys": seen, "the last 2 queries": seen[4:]},
+                 "The last query sees every key, however many queries ask",
                  "Definition: query i sees key j if j ≤ i + N_k − N_q. Blue: visible.", "key j", "query i")
 
 # %% [markdown]
@@ -151,9 +144,11 @@ hidden = torch.tensor([[True, True], [True, True], [False, True], [False, False]
 S = (Q @ K.T * 16**-0.5).masked_fill(hidden, -inf)
 O_formula = torch.softmax(S, dim=-1) @ V
 O_rung, _ = naive_forward(Q, K, V, causal=True)
-print(f"the formula: {O_formula.isnan().sum()} NaN; naive_forward: {O_rung.isnan().sum()} NaN, its first row {O_rung[0, :3].numpy()} ...")
+print(f"NaN in the formula's result: {O_formula.isnan().sum()}, in naive_forward's: {O_rung.isnan().sum()}")
+print(f"the first row of naive_forward's result: {O_rung[0, :3].numpy()} ...")
 said = compare("NaN where two queries see no key", my_nans, O_formula.isnan().sum(), reasons={
-    64: "Each row has a softmax of its own: the last two rows are fine.", 4: "Those are weights. Each spoils a sum for every column of V."})
+    64: "Each row has a softmax of its own: the last two rows are fine.",
+    4: "Those are weights. Each of them spoils a sum for every column of V."})
 
 # %% [markdown]
 # **Takeaway.** An empty row is a legal input. The sum over no values is 0, so every function of this course returns $O = 0$ there.
@@ -227,7 +222,8 @@ my_crossings = None
 Q, K, V = (torch.randn(512, 64) for _ in range(3))
 with Memory() as moved:
     one_by_one(Q, K, V)
-said = compare("how often an N x N matrix crosses HBM in naive attention", my_crossings, moved.read + moved.written >> 20, reasons={
+crossings = (moved.read + moved.written) // 2**20
+said = compare("how often an N x N matrix crosses HBM in naive attention", my_crossings, crossings, reasons={
     3: "Those are the stores. Each of them is loaded again.",
     4: "That is the textbook's count, with the scale inside the product. Here the scale loads S and stores it again.",
     8: "Two matrices in four lines, but the first operation loads none and the last stores none."})
@@ -236,13 +232,19 @@ figures.traffic_by_op(moved)
 # %% [markdown]
 # Watch it happen on a toy, four rows at a time. The sentences say what each line moves; the box *explain* switches them off.
 
+# %% jupyter={"source_hidden": true}
+told = {"S = Q @ K.T": "The product loads Q and K and stores S: one crossing of an N × N matrix.",
+        "S = S *": "S is loaded, multiplied by one number, and stored again: two more crossings.",
+        "softmax": "Softmax loads S and stores P, which is as large: two more.",
+        "P @ V": "The product loads P: one more. O, which it stores, is small."}
+
 # %%
 play(record(one_by_one, *(torch.randn(16, 4) for _ in range(3)), rows=4, say=told))
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# $S$ is stored by the first product, loaded and stored by the scale, and loaded by softmax. $P$ is stored by softmax and loaded by the last product: {{moved.read + moved.written >> 20}} crossings, $6 N_q N_k$ numbers. Multiply $Q$ by the scale instead of $S$, and two crossings are gone.
+# $S$ is stored by the first product, loaded and stored by the scale, and loaded by softmax. $P$ is stored by softmax and loaded by the last product: {{crossings}} crossings, $6 N_q N_k$ numbers. Multiply $Q$ by the scale instead of $S$, and two crossings are gone.
 #
 # </details>
 #
@@ -264,9 +266,11 @@ naive = cost.naive_forward(N, N, d, element_size=2)
 once, machine = 2 * 4 * N * d, 312e12 / 1.5e12
 for name, nbytes in [("naive attention", naive.traffic), ("four crossings", once + 4 * N * N * 2), ("no S in HBM", once)]:
     balance = naive.matmul_flops / nbytes
-    print(f"{name:<16} {balance:7.1f} FLOPs a byte (modelled), at most {min(1, balance / machine):.0%} of the A100's speed")
+    share = min(1, balance / machine)
+    print(f"{name:<16} {balance:7.1f} FLOPs a byte (modelled), at most {share:.0%} of the A100's speed")
 said = compare("FLOPs a byte of naive attention", my_flops_per_byte, naive.matmul_flops / naive.traffic, reasons={
-    42.7: "A number has two bytes.", 10.7: "That is for numbers of four bytes.", 32: "You left out the scale's two crossings."})
+    42.7: "A number has two bytes.", 10.7: "That is for numbers of four bytes.",
+    32: "You left out the scale's two crossings."})
 
 # %% [markdown]
 # The arithmetic is the same in all three lines. If $S$ and $P$ never crossed HBM, the chip would not have to wait.
@@ -300,7 +304,7 @@ my_weights_read = None
 # %%
 O_nn = torch.einsum("nn,nd->nd", P, V)
 print(f"shape {tuple(O_nn.shape)}, as it should be, and no error. But:\n{judge(O_nn, None, Q, K, V)}")
-said = compare("weights that einsum's nn reads", my_weights_read, len(P.diagonal()), reasons={
+said = compare("weights that einsum's nn reads", my_weights_read, reasons={
     512 * 512: "That would be ij. With nn, both axes move together."})
 try:
     torch.einsum("nn,nd->nd", P[:5], V)      # 5 queries, 512 keys
@@ -308,7 +312,11 @@ except RuntimeError as error:
     print(error)
 
 # %% [markdown]
-# The line reads $P$'s diagonal. Query $i$ gets value $i$ alone.
+# <details><summary><b>Why?</b> (after the comparison)</summary>
+#
+# Both axes step together, along $P$'s diagonal. Query $i$ gets value $i$ alone, with one weight.
+#
+# </details>
 #
 # **Takeaway.** Test with $N_q \ne N_k$: a square test cannot tell two axes apart.
 #
@@ -347,7 +355,8 @@ with Memory() as plain:
 with Memory() as masked:
     naive_forward(Q, K, V, causal=True)
 more = (masked.read + masked.written) / (plain.read + plain.written)
-print(f"modelled, with a causal mask: {more:.2f} times the bytes, {masked.matmul_flops / plain.matmul_flops:.0f} times the FLOPs")
+print(f"modelled, with a causal mask: {more:.2f} times the bytes, "
+      f"{masked.matmul_flops / plain.matmul_flops:.0f} times the FLOPs")
 
 # %% [markdown]
 # ### What if it need not be exact?
