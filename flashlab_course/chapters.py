@@ -19,7 +19,7 @@ class Chapter:
 
 CHAPTERS = [
     Chapter("00", "start_here", "FlashAttention at work, a first tile of scores, your machine, the map and the words",
-            core_minutes=45),
+            core_minutes=40),
     Chapter("01", "naive_attention", "attention as three lines of PyTorch, and every byte they move", core_minutes=60),
     Chapter("02", "gpu_and_memory",
             "a GPU drawn, the roofline; threads, warps, blocks and grids; shared memory and barriers; what an SM holds",

@@ -11,7 +11,7 @@
 #
 # **You will be able to** say what FlashAttention does differently and what that gains, make one tile of scores yourself, and find your way through the course.
 #
-# **You need** PyTorch tensors: shapes, `@`, `softmax`. Nothing about GPUs. · **core:** one sitting, 45 minutes · **runs on** CPU or GPU
+# **You need** PyTorch tensors: shapes, `@`, `softmax`. Nothing about GPUs. · **core:** one sitting, 40 minutes · **runs on** CPU or GPU
 #
 # Attention is three lines: $S = QK^\top/\sqrt{d}$, $P = \mathrm{softmax}(S)$, $O = PV$. FlashAttention computes the same $O$ and never stores $S$ or $P$. You will build it step by step and measure every claim.
 #

@@ -9,9 +9,9 @@
 # %% [markdown]
 # # 01 · Naive attention
 #
-# **You will be able to** write attention from its formula, with any number of queries and keys and a causal mask; and to say before you run it how many FLOPs it takes, and how many bytes each operation moves.
+# **You will be able to** write attention from its formula, with any number of queries and keys, a causal mask and heads; and to say before you run it how many FLOPs it takes, and how many bytes each operation moves.
 #
-# **You need** chapter 00 · **core:** sitting 1, 35 minutes, and sitting 2, 25 minutes · **further:** sitting 3, 35 minutes · **runs on** CPU or GPU
+# **You need** chapter 00 · **core:** sittings 1 and 2, 30 minutes each · **further:** sitting 3, 15 minutes · **runs on** CPU or GPU
 #
 # $$S = \frac{QK^\top}{\sqrt{d}} \qquad P = \mathrm{softmax}(S) \text{ row by row} \qquad O = PV$$
 #
@@ -166,8 +166,33 @@ reveal("ex01_attention")
 # %% [markdown]
 # *End of sitting 1. To continue later, run the notebook from the top.*
 #
-# ## Sitting 2 (core) · What attention costs
+# ## Sitting 2 (core) · Heads, and what attention costs
 #
+# ### Heads and batch
+#
+# A model runs attention for $H$ heads of $B$ texts. A matrix product in PyTorch works on the last two dimensions and treats all others alike. No head looks at another.
+
+# %%
+B, H, N, d = 2, 3, 50, 16
+Q4, K4, V4 = (torch.randn(B, H, N, d) for _ in range(3))
+S4 = Q4 @ K4.transpose(-2, -1) * d**-0.5                  # (B, H, N, N)
+O4 = torch.softmax(S4, dim=-1) @ V4                       # (B, H, N, d)
+each = [naive_forward(Q4[b, h], K4[b, h], V4[b, h])[0] for b in range(B) for h in range(H)]
+same = torch.allclose(O4, torch.stack(each).view(B, H, N, d), atol=1e-6)
+print("all heads at once = one head after the other:", same)
+
+# %% [markdown]
+# So the PyTorch functions of this course take one head, $(N, d)$. The GPU kernel of chapter 10 runs $B \cdot H$ heads side by side.
+#
+# **Your turn** ([exercises/ex01_heads.py](../exercises/ex01_heads.py), 15 minutes). Models keep their heads side by side in the columns of one matrix: head $h$ has columns $hd \dots (h+1)d$. Split them, attend, and join them again, without a loop.
+
+# %%
+check("ex01_heads")
+
+# %%
+reveal("ex01_heads")
+
+# %% [markdown]
 # ### FLOPs
 #
 # A FLOP is one floating-point addition or multiplication. Each score is a dot product: $d$ multiplications and $d$ additions. Each output is a sum of $N_k$ products. Softmax touches each score a few times. **Predict** the FLOPs of the two matrix products for $N_q = N_k = 512$ and $d = d_v = 64$, in millions.
@@ -185,8 +210,8 @@ with Memory() as mem:
 print(f"modelled: {mem.other_flops / mem.matmul_flops:.1%} more operations outside the products; "
       f"at most {mem.hbm_peak // (512 * 512 * 4)} N × N matrices in HBM at the same time")
 said = compare("FLOPs of attention at N = 512", my_mflop, mem.matmul_flops / 1e6, "million", reasons={
-    33.55: "There are two products; and a multiplication and an addition are two FLOPs.",
-    16.78: "There are two products; and a multiplication and an addition are two FLOPs."})
+    33.55: "Both products count, and a multiplication and an addition are two FLOPs.",
+    16.78: "Both products count, and a multiplication and an addition are two FLOPs."})
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
@@ -226,7 +251,7 @@ crossings = (moved.read + moved.written) // 2**20
 said = compare("how often an N x N matrix crosses HBM in naive attention", my_crossings, crossings, reasons={
     3: "Those are the stores. Each of them is loaded again.",
     4: "That is the textbook's count, with the scale inside the product. Here the scale loads S and stores it again.",
-    8: "Two matrices in four lines, but the first operation loads none and the last stores none."})
+    8: "That is a load and a store in every line. But the first loads no N × N matrix, and the last stores none."})
 figures.traffic_by_op(moved)
 
 # %% [markdown]
@@ -279,7 +304,7 @@ said = compare("FLOPs a byte of naive attention", my_flops_per_byte, naive.matmu
 #
 # *End of sitting 2 and of the core. You can go on to [chapter 03](03_online_softmax.ipynb).*
 #
-# ## Sitting 3 (further) · Heads, einsum, and other ways to save
+# ## Sitting 3 (further) · Axes, masks, and attention that is not exact
 #
 # ### Name every axis
 #
@@ -319,29 +344,6 @@ except RuntimeError as error:
 # </details>
 #
 # **Takeaway.** Test with $N_q \ne N_k$: a square test cannot tell two axes apart.
-#
-# ### Heads and batch
-#
-# A model runs attention for $H$ heads of $B$ texts. `einsum` takes two more letters. They occur on both sides and are not summed: no head looks at another.
-
-# %%
-B, H, N, d = 2, 3, 50, 16
-Q4, K4, V4 = (torch.randn(B, H, N, d) for _ in range(3))
-S4 = torch.einsum("bhid,bhjd->bhij", Q4, K4) * d**-0.5
-O4 = torch.einsum("bhij,bhjd->bhid", torch.softmax(S4, dim=-1), V4)
-each = [naive_forward(Q4[b, h], K4[b, h], V4[b, h])[0] for b in range(B) for h in range(H)]
-print("all heads at once = one head after the other:", torch.allclose(O4, torch.stack(each).view(B, H, N, d), atol=1e-6))
-
-# %% [markdown]
-# So the PyTorch functions of this course take one head, $(N, d)$. The GPU kernel of chapter 10 runs $B \cdot H$ heads side by side.
-#
-# **Your turn** ([exercises/ex01_heads.py](../exercises/ex01_heads.py), 15 minutes). Models keep their heads side by side in the columns of one matrix: head $h$ has columns $hd \dots (h+1)d$. Split them, attend, and join them again, without a loop.
-
-# %%
-check("ex01_heads")
-
-# %%
-reveal("ex01_heads")
 
 # %% [markdown]
 # ### What a causal mask costs
