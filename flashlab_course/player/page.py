@@ -5,6 +5,7 @@ import hashlib
 import html
 import json
 import re
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
@@ -103,10 +104,8 @@ class Player:
         return f"Player of {names}; in a notebook it shows itself, .save(\"player.html\") writes a page"
 
     def _repr_html_(self):
-        moved = [max(scene.moved[n] for scene, n in zip(self.scenes, tick, strict=True)) for tick in self.ticks]
-        clock = [round(1000 * SECONDS * n / max(moved[-1], 1)) for n in moved] if len(self.scenes) > 1 else None
         data = {"lanes": [_changes(scene) for scene in self.scenes], "ticks": self.ticks, "tiles": self.tiles,
-                "clock": clock, "start": self.start, "html": f"<style>{CSS}</style>{_stage(self)}"}
+                "clock": self.clock(), "start": self.start, "html": f"<style>{CSS}</style>{_stage(self)}"}
         data["id"] = hashlib.sha1(json.dumps(data).encode()).hexdigest()[:12]
         written = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
         written = written.replace("</", "<\\/").replace("<!--", "<\\!--")
@@ -114,6 +113,13 @@ class Player:
         return (f'<div class="flashlab-player" data-flashlab="{data["id"]}"><img style="max-width:100%" '
                 f'alt="{self.title}: one step of a run, as a still picture" '
                 f'src="data:image/svg+xml;base64,{image}"></div><script>{JS.strip()}({written});</script>')
+
+    def clock(self):
+        """Milliseconds until each place of the slider, where several lanes share a clock of bytes; else None."""
+        if len(self.scenes) == 1:
+            return None
+        moved = [max(scene.moved[n] for scene, n in zip(self.scenes, tick, strict=True)) for tick in self.ticks]
+        return [round(1000 * SECONDS * n / max(moved[-1], 1)) for n in moved]
 
     def save(self, path):
         """Write a page of its own."""
@@ -171,14 +177,19 @@ def _stage(player):
            f'<option value="line">by line</option><option value="tile"{" selected" * several}>by {player.jump}</option>'
            '</select><output></output>' + '<label><input type="checkbox" checked> explain</label>' * told)
     stops = "".join(f'<button type="button" data-to="{tick}">{name}</button>' for tick, name in player.stops)
-    keys = re.sub('<b class="(moving|kept)">', lambda found: "</b>".join(
-        f'<b class="{found[1]}" style="--accent:{scene.color}">' for scene in player.scenes), player.keys)
+    keys = re.sub(r'<b class="(?:moving|kept)"></b>', partial(_in_every_color, player), player.keys)
     verdict = f'<p class="verdict" hidden>{html.escape(player.end)}</p>' * bool(player.end)
     look = f'<div class="bar stops" role="group" aria-label="Stop and look">Stop and look: {stops}</div>' * bool(stops)
     return (f'<div class="stage{" several" * several}" tabindex="0" role="group" aria-label="Player: {player.title}" '
             f'data-lm-suppress-shortcuts="true"><div class="bar">{bar}</div>{look}'
             f'<div class="lanes">{"".join(map(_lane, player.scenes))}</div>'
             f'{verdict}<p class="keys">{keys}{CROSSED * crossed}{WRONG * player.marked}{CLOCK * several}</p></div>')
+
+
+def _in_every_color(player, found):
+    """A box of the legend in the color of each lane."""
+    box = found[0]
+    return "".join(box.replace(">", f' style="--accent:{scene.color}">', 1) for scene in player.scenes)
 
 
 def _lane(scene, step=0, lines=None):

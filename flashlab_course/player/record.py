@@ -36,10 +36,12 @@ def record(fn, *args, sram_bytes=A100_SRAM, follow=None, rows=None, say=None, **
             watcher.finish(failed=error is not None)
     name = getattr(follow, "__name__", type(follow).__name__)
     recording = finish(watcher, tracer, error, name, sram_bytes)
-    for step in recording.steps:
-        code = recording.lines[step.line].text
-        step.told = next((sentence for piece, sentence in (say or {}).items() if piece in code), "")
-    recording.steps = in_rows(recording.steps, rows) if rows else recording.steps
+    for piece, sentence in (say or {}).items():
+        for step in recording.steps:
+            if piece in recording.lines[step.line].text:
+                step.told = sentence
+    if rows:
+        recording.steps = in_rows(recording.steps, rows)
     return recording
 
 

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -105,25 +105,38 @@ def in_rows(steps, B):
     """
     found = []
     for before, step in pairwise([Step(0, 0), *steps]):
-        N = next((step.hbm[name][0][0] for name in step.sets if name in step.hbm), 0)
-        spans = [(n, min(n + B, N)) for n in range(0, N if step.ops else 0, B)]
-        found += [] if spans else [step]
-        read, written = before.read, before.written
-        for (more, stored), (n, rows) in product(step.ops, enumerate(spans, 1)):
-            first = (read, written) == (before.read, before.written)
-            for kind, names, done in ("load", step.uses if first else step.sets, n - 1), ("store", step.sets, n):
-                moves = tuple(_rows_of(kind, name, step.hbm[name][0], rows) for name in names if name in step.hbm)
-                found.append(replace(step, read=read + more * n // len(spans), moves=moves,
-                                     written=written + stored * done // len(spans)))
-            if n == len(spans):
-                read, written = read + more, written + stored
+        shape = next((step.hbm[name][0] for name in step.sets if name in step.hbm), ())
+        if not step.ops or not shape:
+            found.append(step)
+            continue
+        read, written, loaded = before.read, before.written, step.uses
+        for more_read, more_written in step.ops:
+            start = replace(step, read=read, written=written)
+            found += _operation(start, loaded, shape[0], B, more_read, more_written)
+            read, written, loaded = read + more_read, written + more_written, step.sets
     return found
+
+
+def _operation(step, loaded, N, B, read, written):
+    """The steps of one operation, which has read and written so many bytes at its end."""
+    starts = range(0, N, B)
+    for n, start in enumerate(starts, 1):
+        rows = start, min(start + B, N)
+        for kind, names, stored in ("load", loaded, n - 1), ("store", step.sets, n):
+            moves = [_rows_of(kind, name, step.hbm[name][0], rows) for name in names if name in step.hbm]
+            yield replace(
+                step,
+                read=step.read + read * n // len(starts),
+                written=step.written + written * stored // len(starts),
+                moves=tuple(moves),
+            )
 
 
 def _rows_of(kind, name, shape, rows):
     """The Move of some rows of a tensor; of all rows if it lies along the key blocks."""
-    whole = AXES.get(name, "i")[0] == "j"
-    return Move(kind, name, (0, shape[0]) if whole else rows, (0, shape[1]) if len(shape) > 1 else ())
+    if AXES.get(name, "i")[0] == "j":
+        rows = 0, shape[0]
+    return Move(kind, name, rows, (0, shape[1]) if len(shape) > 1 else ())
 
 
 def _holds(spans, place):
