@@ -37,21 +37,21 @@ from flashlab_course.player import play, record
 
 # %% jupyter={"source_hidden": true}
 runs = {run["label"]: run for run in load_runs("forward_h200")}            # what was measured on GPUs, at N = 4096, d = 64
-naive_run = runs.get(figures.WITHOUT_L, runs["all"])
+naive_run = runs.get(figures.WITHOUT_L, runs["all"])   # "all": naive attention computes L as well
+with_L = " (Plain attention computes L here, too: about half of its time.)" * (naive_run is runs["all"])
 ms = {row["implementation"]: row["ms"] for run in (runs["all"], naive_run) for row in run["rows"]
       if (row["N"], row["d"], row["causal"]) == (4096, 64, False)}
 ms = {name: ms[name] for name in ("naive_forward", "fa2_triton_forward", "fa2_hopper_forward")}
 slow, first, last = ms.values()
-note = f"{where(naive_run)}." if naive_run is not runs["all"] else "it also computes L here, which takes about half of its time."
-recorded = f"Recorded on {where(runs['all'])}; 4 × 32 heads, d = 64, bfloat16. Naive attention: {note}"
+recorded = f"Recorded on {where(runs['all'])}; naive: {naive_run['provenance']['date'][:10]}; 4 × 32 heads, d = 64, bfloat16"
 counted = load_results("counters_h100")                # the first four kernels of naive attention compute O, the rest L
 GB = {row["implementation"]: sum(k["dram_read"] + k["dram_written"] for k in row["kernels"][:4]) / 1e9
       for row in counted["rows"] if row["N"] == 4096}
 friend = (f"Both have the same output. With 4096 tokens on an H200, plain attention takes {slow:.1f} ms "
-          f"and this course's last kernel {last:.1f} ms: FlashAttention is {slow / last:.0f} times as fast.")
+          f"and this course's last kernel {last:.1f} ms: FlashAttention is {slow / last:.0f} times as fast.{with_L}")
 
 # %% [markdown]
-# Press ▶ and watch for twenty seconds. At the left, plain attention moves $S$ and $P$ to HBM and back. At the right, FlashAttention-2 works on one **tile** of $S$ at a time, 4 × 4 scores that never leave the chip. At each moment both have moved equally many bytes. Who is done first?
+# Press ▶ and watch for twenty seconds. At the left, plain (“naive”) attention moves $S$ and $P$ to HBM and back. At the right, FlashAttention-2 works on one **tile** of $S$ at a time, 4 × 4 scores that never leave the chip. At each moment both have moved equally many bytes. Who is done first?
 
 # %% tags=["shown"]
 def naive_forward(Q, K, V):
@@ -65,7 +65,8 @@ toy = [torch.randn(16, 4) for _ in range(3)]           # Q, K, V: 16 queries, 16
 race = [record(naive_forward, *toy, rows=4), record(fa2_forward, *toy, B_r=4, B_c=4, sram_bytes=1024)]
 race[1].lines = []                                     # you will write its code in chapter 06
 display(play(*race, end=friend))
-figures.bars(ms, f"With 4096 tokens, {slow:.1f} ms become {last:.1f} ms", recorded, "milliseconds")
+print(f"Bytes in the table below: recorded on {where(counted)}")
+figures.bars(ms, f"With 4096 tokens, {slow:.1f} ms become {last:.1f} ms", recorded + with_L, "milliseconds")
 
 # %% [markdown]
 # Here are the figures to repeat to a friend, for 4096 tokens and $d = 64$:
@@ -134,7 +135,7 @@ said.on(figures.curves({"S": sizes, "Q": {N: 4 * N * 64 for N in Ns}}, f"At N = 
                        ceilings={"L2 cache of an A100 (published)": 40 * 2**20}))
 
 # %% [markdown]
-# **Takeaway.** $Q$ grows with $N$, $S$ with $N^2$. Sixteen times as many tokens have 256 times as many scores, in every head of every layer.
+# **Takeaway.** $Q$ grows with $N$, $S$ with $N^2$. Sixteen times as many tokens have 256 times as many scores, in every head.
 #
 # ### Why not keep $S$ on the chip?
 #
@@ -180,7 +181,7 @@ said = compare("tokens whose scores fit into SRAM", my_tokens, largest, reasons=
 #
 # ### Where this leads
 #
-# Here are plain (“naive”) attention and two versions of FlashAttention for growing $N$. The memory model counted each dot; each dashed line is a formula.
+# Here are naive attention and two versions of FlashAttention for growing $N$. The memory model counted each dot; the dashed lines are formulas.
 
 # %%
 figures.traffic_against(sweeps.over_N([128, 256, 512, 1024], d=64))
