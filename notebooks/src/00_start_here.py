@@ -43,7 +43,7 @@ ms = {row["implementation"]: row["ms"] for run in (runs["all"], naive_run) for r
       if (row["N"], row["d"], row["causal"]) == (4096, 64, False)}
 ms = {name: ms[name] for name in ("naive_forward", "fa2_triton_forward", "fa2_hopper_forward")}
 slow, first, last = ms.values()
-recorded = f"Recorded on {where(runs['all'])}; naive: {naive_run['provenance']['date'][:10]}; 4 × 32 heads, d = 64, bfloat16"
+recorded = f"Recorded on {where(runs['all'])}; naive: {naive_run['provenance']['date'][:10]}; batch 4, 32 heads, d = 64, bfloat16."
 counted = load_results("counters_h100")                # the first four kernels of naive attention compute O, the rest L
 GB = {row["implementation"]: sum(k["dram_read"] + k["dram_written"] for k in row["kernels"][:4]) / 1e9
       for row in counted["rows"] if row["N"] == 4096}
