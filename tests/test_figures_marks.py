@@ -94,9 +94,7 @@ def test_matrices_show_sign_size_and_what_is_missing():
 
 # ---- chapters 00 to 08
 
-def test_sizes_are_drawn_to_scale_and_bytes_add_up_to_the_memory():
-    large, small = (patch.get_width() * patch.get_height() for patch in picture("memory_hierarchy").axes[0].patches)
-    assert large / small == pytest.approx(40e9 / (108 * 192 * 1024))           # areas, not logarithms
+def test_bytes_add_up_to_the_memory():
     mem = measure(naive_forward, *qkv(64))
     ax = figures.traffic_by_op(mem).axes[0]
     assert sum(bar.get_width() for bar in ax.patches) == mem.read + mem.written
