@@ -20,6 +20,7 @@ LINES, CODE = 28, 17.25                # the still picture's lines of code at mo
 BUTTONS = {"first": ("To the start", "M2 2h2v12H2zM14 2v12L5 8z"), "back": ("Back", "M10 2l2 2-4 4 4 4-2 2-6-6z"),
            "play": ("Play", "M4 2v12l9-6z"),
            "on": ("Forward", "M6 2L4 4l4 4-4 4 2 2 6-6z"), "last": ("To the end", "M12 2h2v12h-2zM2 2v12l9-6z")}
+WORDS = '<button type="button" class="words" data-do="words" aria-pressed="true">Narration</button>'
 KEYS = """<span>Space plays; ← → step, with Shift by tile; Home, End</span>
 <span><b class="moving"></b>moves or is made in this line</span>
 <span><b class="kept"></b>on chip, or visited before</span>
@@ -80,11 +81,11 @@ class Player:
     """Shows itself in a notebook. save(path) writes a page that needs nothing else.
 
     keys: what the line below the picture explains; jump: what the larger steps end with; stops: (step, name) of
-    places to look at, which get a button each
+    places to look at, which get a button each; told: what a step says is a sentence, which a button switches off
     """
 
-    def __init__(self, scenes, start=0, marked=False, keys=KEYS, jump="tile", stops=()):
-        self.scenes, self.marked, self.keys, self.jump = scenes, marked, keys, jump
+    def __init__(self, scenes, start=0, marked=False, keys=KEYS, jump="tile", stops=(), told=False):
+        self.scenes, self.marked, self.keys, self.jump, self.told = scenes, marked, keys, jump, told
         self.title = html.escape(", ".join(scene.title for scene in scenes))
         self.ticks = _ticks(scenes)
         self.start, *stopping = (next(n for n, tick in enumerate(self.ticks) if tick[0] >= step)
@@ -162,13 +163,15 @@ def _stage(player):
                       for name, (label, path) in BUTTONS.items())
     bar = (f'{buttons}<input type="range" min="0" value="0" aria-label="Step"><select aria-label="Each step is">'
            f'<option value="line">by line</option><option value="tile"{" selected" * several}>by {player.jump}</option>'
-           '</select><output></output>')
+           f'</select>{WORDS * player.told}<output></output>')
     stops = "".join(f'<button type="button" data-to="{tick}">{name}</button>' for tick, name in player.stops)
     look = f'<div class="bar stops" role="group" aria-label="Stop and look">Stop and look: {stops}</div>' * bool(stops)
+    legend = "" if several else f' style="--accent:{player.scenes[0].color}"'
     return (f'<div class="stage{" several" * several}" tabindex="0" role="group" aria-label="Player: {player.title}" '
             f'data-lm-suppress-shortcuts="true"><div class="bar">{bar}</div>{look}'
             f'<div class="lanes">{"".join(map(_lane, player.scenes))}</div>'
-            f'<p class="keys">{player.keys}{CROSSED * crossed}{WRONG * player.marked}{CLOCK * several}</p></div>')
+            f'<p class="keys"{legend}>{player.keys}{CROSSED * crossed}{WRONG * player.marked}{CLOCK * several}</p>'
+            '</div>')
 
 
 def _lane(scene, step=0, lines=None):

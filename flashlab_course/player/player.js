@@ -4,7 +4,10 @@
   const SET = {
     look: (element, value) => element.setAttribute("class", value),
     text: (element, value) => { element.textContent = value; },
+    x: (element, value) => element.setAttribute("x", value),
+    y: (element, value) => element.setAttribute("y", value),
     w: (element, value) => element.setAttribute("width", value),
+    h: (element, value) => element.setAttribute("height", value),
   };
 
   function laneOf(element, lane) {
@@ -34,6 +37,7 @@
     const stage = find(".stage"), slider = find("input"), unit = find("select"), output = find("output");
     const lanes = Array.from(root.querySelectorAll(".lane"), (element, n) => laneOf(element, data.lanes[n]));
     const last = data.ticks.length - 1, stops = root.querySelectorAll("[data-to]");
+    const told = () => find(".words")?.getAttribute("aria-pressed") === "true";       // a sentence takes time to read
     let at = data.start, timer = null;
 
     function show(tick) {
@@ -61,7 +65,7 @@
       timer = setInterval(() => {
         if (!root.isConnected || at === last) turn(false);
         else show(next(1, unit.value));
-      }, unit.value === "line" ? 350 : 700);
+      }, told() ? 2800 : unit.value === "line" ? 350 : 700);
     }
 
     const to = (tick) => { turn(false); show(tick); };
@@ -69,6 +73,11 @@
       play: () => turn(timer === null),
       first: () => to(0),
       last: () => to(last),
+      words: () => {
+        find(".words").setAttribute("aria-pressed", !told());
+        stage.classList.toggle("mute", !told());
+        if (timer !== null) turn(true);
+      },
       back: (event) => to(next(-1, event.shiftKey ? "tile" : unit.value)),
       on: (event) => to(next(1, event.shiftKey ? "tile" : unit.value)),
     };

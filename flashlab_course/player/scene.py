@@ -14,14 +14,14 @@ LINE, LETTER = 14, 6.6                 # pixels: a line of text, and a letter
 class Item:
     """A rectangle, its diagonal, a text, a line of code, or the words beside the picture.
 
-    w, look and text may be lists, with a value for each step.
+    Each of x, y, w, h, look and text may be a list, with a value for each step.
     """
 
     kind: str                  # rect, stroke, text, code, status
-    x: float = 0
-    y: float = 0
+    x: float | list = 0
+    y: float | list = 0
     w: float | list = 0
-    h: float = 0
+    h: float | list = 0
     look: str | list = ""      # its class on the page
     text: str | list = ""
     number: int = 0            # of a line of code
