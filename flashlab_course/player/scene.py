@@ -56,6 +56,13 @@ class Scene:
     def text(self, x, y, look, text):
         self.add("text", x, y, look=look, text=text)
 
+    def listing(self, lines, lit, words):
+        """Source lines, and words beside them. lit: at each step the numbers, from 1, of the lines that run"""
+        for number, text in enumerate(lines, 1):
+            look = ["line" + " now" * (number in numbers) for numbers in lit]
+            self.add("code", look=look, text=text.split("  #")[0].rstrip(), number=number)
+        self.add("status", look=["status"] * len(words), text=words)
+
 
 def shelves(sizes, width, y, label, least=0):
     """Put rectangles side by side, and below where a shelf is full.

@@ -18,6 +18,7 @@ KEYS = """<span>Space plays; ← → step, with Shift by score; Home, End</span>
 <span><b class="moving"></b>the newest score's part</span><span><b class="kept"></b>the parts of earlier scores</span>
 <span>Only m, l and o are kept. The parts show what each bar is made of.</span>"""
 INIT, ARRIVE, GROW, RATE, CONVERT, WEIGH, ADD, KEEP, DIVIDE = range(1, 10)     # the lines of softmax_average
+NEWEST = {WEIGH: "block off glide", ADD: "block new glide"}
 
 
 def softmax_average(scores, values):
@@ -54,7 +55,8 @@ def play_softmax(scores, values):
     scene = Scene("online softmax, score by score", find("online_softmax_forward").color, WIDTH)
     draw_scores(scene, moments, scores, values)
     draw_sums(scene, moments, values, HIGH + LINE + 20)
-    draw_lines(scene, moments)
+    scene.listing(inspect.getsource(softmax_average).splitlines(), [{one.line + 1} for one in moments],
+                  [sentence(one) for one in moments])
     scene.moved = list(range(len(moments)))
     scene.tiles = [n for n, moment in enumerate(moments) if moment.line in (ADD, DIVIDE)]
     stops = {"the first score": scene.tiles[0]}
@@ -103,52 +105,39 @@ def draw_scores(scene, moments, scores, values):
 
 
 def draw_sums(scene, moments, values, y):
-    """The unit; l and o, bars of parts; and o / l."""
+    """The unit; l and o, with a part for each score that is dashed until it is added; and o / l."""
     unit = ROOM / max(sum(one.parts) for one in moments)
     scene.text(0, y + 10, "small", "one unit, e^m")
     scene.rect(LEFT, y + 4, round(unit), 6, "read")
-    scene.text(LEFT + unit + 8, y + 10, "small", [f"e^{plain(one.unit)} = {plain(exp(one.unit))}" * (one.unit > -inf)
-                                                 for one in moments])
+    scene.text(LEFT + unit + 8, y + 10, "small",
+               [f"e^{plain(one.unit)} = {plain(exp(one.unit))}" * (one.unit > -inf) for one in moments])
     for name, factors in (("l", [1] * len(values)), ("o", values)):
         y += BAR + 6
-        draw_parts(scene, y, moments, factors)
+        products = [[p * factor for p, factor in zip(one.parts, factors, strict=False)] for one in moments]
+        scale = ROOM / max(map(sum, products))
+        scene.rect(LEFT, y, ROOM, BAR, "rail")
+        for k in range(len(values)):
+            looks = [NEWEST.get(one.line * (len(one.parts) == k + 1), "block glide") for one in moments]
+            starts = [round(LEFT + scale * sum(one[:k]), 1) for one in products]
+            scene.rect(starts, y, [round(scale * sum(one[k:k + 1]), 1) for one in products], BAR, looks)
         scene.text(0, y + 15, "small", f"{name}, in units")
         scene.text(WIDTH, y + 15, "small end strong", [f"{name} = {plain(one.now[name])}" for one in moments])
     y += BAR + 10
-    means = [one.now["o"] / max(one.now["l"], 1e-300) for one in moments]
     scene.text(0, y + 10, "small", "o / l")
     scene.rect(LEFT, y + 2, ROOM, 9, "rail")
-    scene.rect(LEFT, y + 2, [round(ROOM * mean / max(values), 1) for mean in means], 9, "written glide")
-    scene.text(WIDTH, y + 10, "small end strong", [plain(mean) * (mean > 0) for mean in means])
+    scene.rect(LEFT, y + 2, [round(ROOM * mean(one) / max(values), 1) for one in moments], 9, "written glide")
+    scene.text(WIDTH, y + 10, "small end strong", [plain(mean(one)) * (one.now["l"] > 0) for one in moments])
     scene.height = y + LINE
 
 
-def draw_parts(scene, y, moments, factors):
-    """A bar with a part for each score, its weight times its factor. A part that is still to be added is dashed."""
-    products = [[p * factor for p, factor in zip(one.parts, factors, strict=False)] for one in moments]
-    scale = ROOM / max(map(sum, products))
-    scene.rect(LEFT, y, ROOM, BAR, "rail")
-    newest = {WEIGH: "block off glide", ADD: "block new glide"}
-    for k in range(len(factors)):
-        looks = [newest.get(one.line * (len(one.parts) == k + 1), "block glide") for one in moments]
-        starts = [round(LEFT + scale * sum(one[:k]), 1) for one in products]
-        scene.rect(starts, y, [round(scale * sum(one[k:k + 1]), 1) for one in products], BAR, looks)
-
-
-def draw_lines(scene, moments):
-    """The source, the line that has run, and a sentence of what it did."""
-    for number, text in enumerate(inspect.getsource(softmax_average).rstrip().splitlines()):
-        looks = ["line" + " now" * (one.line == number) for one in moments]
-        scene.add("code", look=looks, text=text, number=number + 1)
-    looks = ["status" + " look" * (one.grows and one.line == CONVERT) for one in moments]
-    scene.add("status", look=looks, text=[sentence(one) for one in moments])
+def mean(moment):
+    return moment.now["o"] / moment.now["l"] if moment.now["l"] else 0
 
 
 def sentence(moment):
     """What this line did."""
     now = {name: plain(x) for name, x in moment.now.items() if not isinstance(x, list)}
     s, m, alpha, p, v = (now.get(name) for name in ("s", "m", "alpha", "p", "v"))
-    mean = plain(moment.now["o"] / max(moment.now["l"], 1e-300))
     begins = {
         GROW: f"The first score is the largest so far: m = {s}.",
         RATE: "α = e^(−∞) = 0, because there is no old unit.",
@@ -158,7 +147,7 @@ def sentence(moment):
     grows = {
         GROW: f"{s} is the new maximum: m grows from {m} to {s}, but both sums still count in units of e^{m}.",
         RATE: f"An old unit, e^{m}, is worth α = e^({m} − {s}) = {alpha} of the new unit, e^{s}.",
-        CONVERT: f"Rescale: l and o shrink to {alpha} of their length, and o / l stays {mean}.",
+        CONVERT: f"Rescale: l and o shrink to {alpha} of their length, and o / l stays {plain(mean(moment))}.",
         WEIGH: "The largest score so far weighs p = e^0 = 1, exactly one new unit."}
     stays = {
         INIT: "No score has arrived: m is −∞, and both sums are 0.",
@@ -167,8 +156,9 @@ def sentence(moment):
         RATE: "α = e^0 = 1, because the old unit is the new unit.",
         CONVERT: "Both sums are multiplied by 1, which changes nothing.",
         WEIGH: f"The new score weighs p = e^({s} − {m}) = {p} units.",
-        ADD: f"l grows by p and o by p·v: now o / l = {mean}, the softmax average of the {moment.count} scores so far.",
-        DIVIDE: f"One division at the end gives {mean}, as if the whole row had been there at once."}
+        ADD: f"l grows by p and o by p·v: now o / l = {plain(mean(moment))}, "
+             f"the softmax average of the {moment.count} scores so far.",
+        DIVIDE: f"One division at the end gives {plain(mean(moment))}, as if the whole row had been there at once."}
     return (stays | (grows if moment.grows else begins if moment.count == 1 else {})).get(moment.line)
 
 
