@@ -1,11 +1,8 @@
-"""The pictures of chapter 02: a GPU, its warps and blocks, and the roofline."""
-
-import numpy as np
+"""The pictures of chapter 02: a GPU, the blocks of an SM, and the roofline."""
 
 from flashlab.ladder import RUNGS
-from flashlab.validate import check_positive
 from flashlab_course.figures.colors import BLUE, INK, READ, WRITTEN, color
-from flashlab_course.figures.plots import axes, bars, box, canvas, matrices, panel
+from flashlab_course.figures.plots import axes, bars, box, canvas, panel
 from flashlab_course.figures.style import figure, finish, note
 from flashlab_course.figures.words import bytes_text
 from flashlab_course.gpu.occupancy import occupancy
@@ -53,42 +50,6 @@ def blocks_that_fit(threads, registers=32, shared=0):
                 f"Modelled: flashlab_course.gpu.occupancy, an SM of an H100 or H200. {registers} registers a thread, "
                 f"{bytes_text(shared)} of shared memory a block.", "blocks that there is room for",
                 worse=tight)
-
-
-@figure
-def warp_lanes(trace, block=0, warp=0):
-    """A warp step by step, lane by lane: which lanes work.
-
-    trace: from flashlab_course.gpu.simt.launch; at most 40 steps.
-    """
-    steps = trace.warp(block, warp)[:40]
-    active = np.array([step.active for step in steps], dtype=bool)
-    return matrices({"": active}, f"{trace.kernel}, block {block}, warp {warp}: {100 * active.mean():.0f} % of the "
-                    "lanes work", "Modelled: flashlab_course.gpu.simt, one row a step. Blue: active. Grey: idle, its "
-                    "time is paid for.", "lane of the warp",
-                    rows=[step.source.split("#")[0].strip() for step in steps])
-
-
-@figure
-def grid_and_guard(size, block):
-    """The threads of a launch over their elements. size, block: N and threads a block, or (rows, columns) of both."""
-    if isinstance(size, int):
-        check_positive(N=size, block=block)
-        blocks = -(-size // block)
-        element = np.arange(blocks * block).reshape(blocks, block) < size
-        words, of = f"⌈{size}/{block}⌉ = {blocks} blocks", {"x": "threadIdx.x", "y": "blockIdx.x"}
-    else:
-        (rows, columns), (b_rows, b_columns) = size, block
-        check_positive(rows=rows, columns=columns, block_rows=b_rows, block_columns=b_columns)
-        down, across = -(-rows // b_rows), -(-columns // b_columns)
-        y, x = np.indices((down * b_rows, across * b_columns))
-        element = ((y < rows) & (x < columns)) * (1 - 0.4 * ((y // b_rows + x // b_columns) % 2))
-        words = f"⌈{columns}/{b_columns}⌉ × ⌈{rows}/{b_rows}⌉ = {across} × {down} blocks"
-        of = {"x": "column: x of the grid", "y": "row: y of the grid"}
-    used = np.count_nonzero(element)
-    return matrices({"": element}, f"{words} are {element.size} threads for {used} elements: the guard stops "
-                    f"{element.size - used}",
-                    "Definition: one square a thread. Blue: it has an element. Grey: it has none.", number="", **of)
 
 
 @figure
