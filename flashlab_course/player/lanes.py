@@ -26,16 +26,15 @@ class Tick(NamedTuple):
     kind: str              # of the event that the words tell
     words: str
 
+    def working(self):
+        return [step for warp, step in self.steps.items() if step and warp not in self.waits]
+
 
 def play_lanes(trace, block=0):
-    """A Player of one block of a simt.Trace.
-
-    Raises: ValueError for more than 4 warps or 600 lines, which cannot be followed
-    """
+    """A Player of one block of a simt.Trace. Raises: ValueError for more warps and lines than one can follow"""
     warps = [trace.warp(block, warp) for warp in range(-(-prod(trace.block) // LANES))]
     if len(warps) > WARPS or sum(map(len, warps)) > LINES:
-        raise ValueError(f"play_lanes shows at most {WARPS} warps and {LINES} of their lines, "
-                         f"got {len(warps)} and {sum(map(len, warps))}")
+        raise ValueError(f"play_lanes shows at most {WARPS} warps and {LINES} lines, got {len(warps)} warps")
     ticks = clock(warps)
     scene = Scene(f"{trace.kernel}, block {block}", OTHER, WIDTH)
     scene.height = draw_memory(scene, ticks, draw_warps(scene, ticks) + 10)
@@ -48,11 +47,6 @@ def play_lanes(trace, block=0):
     return Player([scene], keys=KEYS + MEMORY, jump="event", stops=stops[:STOPS], told=True)
 
 
-def working(tick):
-    """The Steps of the warps that do not wait."""
-    return [step for warp, step in tick.steps.items() if step and warp not in tick.waits]
-
-
 def clock(warps):
     """The Ticks of the warps' steps. A warp that comes to a barrier waits there until the last one comes."""
     at, ticks, waits = [0] * len(warps), [], set()
@@ -61,7 +55,7 @@ def clock(warps):
         alive = {warp: step for warp, step in now.items() if step}
         there = {warp for warp, step in alive.items() if step.source.strip().startswith("syncthreads()")}
         opens = there == alive.keys()
-        words = told(alive, there - waits, opens and len(alive) > 1, ticks[-1].kind if ticks else "")
+        words = told(alive, there - waits, opens, ticks[-1].kind if ticks else "")
         ticks.append(Tick(now, set() if opens else there, *words))
         waits = set() if opens else there
         at = [n + (warp not in waits) for warp, n in enumerate(at)]
@@ -69,9 +63,8 @@ def clock(warps):
 
 
 def told(steps, come, opens, before):
-    """(kind, words) of what is most worth seeing in a tick. come: the warps that have just come to the barrier;
-    before: the kind of the tick before"""
-    names = listed(come)
+    """(kind, words) of what is most worth seeing in a tick. come: who has just come to the barrier"""
+    names = f"Warp{'s' * (len(come) > 1)} {' and '.join(map(str, sorted(come)))}"
     moves = [(warp, one) for warp, step in steps.items() for one in step.accesses]
     if opens:
         last = f"{names} came last" if len(come) < len(steps) else "All warps come at once"
@@ -85,24 +78,10 @@ def told(steps, come, opens, before):
         return f"{one.kind}: {used} of {moved} bytes used", (
             f"{again}Warp {warp} {one.kind}s {used} bytes of {one.array}. They lie in {one.sectors} "
             f"sector{'s' * (one.sectors > 1)}, so {moved} bytes move.")
-    for warp in (warp for warp, step in steps.items() if not all(step.active)):
-        lanes = lanes_of(steps[warp].active)
-        return f"only {lanes}", f"Only {lanes} of warp {warp} take this line. The other lanes wait until it is done."
+    for warp, active in ((warp, step.active) for warp, step in steps.items() if not all(step.active)):
+        kind = f"only {sum(active)} lane{'s' * (sum(active) > 1)}, from lane {active.index(True)} on"
+        return kind, f"In warp {warp}, {kind}, take this line. The others wait until it is done."
     return "", "Each warp that does not wait takes a line with all of its lanes."
-
-
-def lanes_of(active):
-    """'lanes 0 to 15' or '16 lanes'."""
-    at = [lane for lane, works in enumerate(active) if works]
-    if len(at) == 1:
-        return f"lane {at[0]}"
-    return f"lanes {at[0]} to {at[-1]}" if at[-1] - at[0] == len(at) - 1 else f"{len(at)} lanes from {at[0]} on"
-
-
-def listed(warps):
-    """'Warps 0 and 1'."""
-    *most, last = [str(warp) for warp in sorted(warps)] or [""]
-    return f"Warps {', '.join(most)} and {last}" if most else f"Warp {last}"
 
 
 def draw_warps(scene, ticks):
@@ -119,7 +98,7 @@ def draw_warps(scene, ticks):
         scene.text(right, y + 11, "small", ["has ended" if not step else "waits" if waits else f"line {step.line}"
                                             for step, waits in steps])
     y += LINE + 14
-    lanes = [[lane for step in working(tick) for lane in step.active] for tick in ticks]
+    lanes = [[lane for step in tick.working() for lane in step.active] for tick in ticks]
     shares = [sum(map(sum, lanes[:n])) / sum(map(len, lanes[:n])) for n in range(1, len(lanes) + 1)]
     scene.text(0, y + 11, "small", "at work")
     scene.rect(LEFT, y + 3, CELL * LANES, 8, "rail")
@@ -130,7 +109,7 @@ def draw_warps(scene, ticks):
 
 def draw_memory(scene, ticks, y):
     """A row for each tensor, a box for each of its sectors: what the lines of this tick move, and use."""
-    moves = [[one for step in working(tick) for one in step.accesses] for tick in ticks]
+    moves = [[one for step in tick.working() for one in step.accesses] for tick in ticks]
     for name in dict.fromkeys(one.array for tick in moves for one in tick):
         used = [{offset for one in tick if one.array == name for offset in one.offsets} for tick in moves]
         count = max(map(max, filter(None, used))) // SECTOR + 1

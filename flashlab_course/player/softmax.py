@@ -43,14 +43,15 @@ class Moment(NamedTuple):
     unit: float            # l and o count in e^unit
     parts: list            # the weight of each score in this unit, up to the last that is drawn
 
+    @property
+    def mean(self):
+        return self.now["o"] / self.now["l"] if self.now["l"] else 0
+
 
 def play_softmax(scores, values):
-    """A Player of softmax_average, line by line, with a sentence for each.
-
-    Raises: ValueError unless there are 2 to 8 scores, each small enough for exp, and as many values above 0
-    """
+    """A Player of softmax_average, line by line. Raises: ValueError for scores or values that cannot be drawn"""
     if not 2 <= len(scores) == len(values) <= MOST or max(map(abs, scores)) > 300 or min(values) <= 0:
-        raise ValueError(f"play_softmax takes 2 to {MOST} scores and as many values above 0, got {scores} and {values}")
+        raise ValueError(f"play_softmax takes 2 to {MOST} scores, at most 300, and as many values above 0")
     moments = watch(scores, values)
     scene = Scene("online softmax, score by score", find("online_softmax_forward").color, WIDTH)
     draw_scores(scene, moments, scores, values)
@@ -125,41 +126,37 @@ def draw_sums(scene, moments, values, y):
     y += BAR + 10
     scene.text(0, y + 10, "small", "o / l")
     scene.rect(LEFT, y + 2, ROOM, 9, "rail")
-    scene.rect(LEFT, y + 2, [round(ROOM * mean(one) / max(values), 1) for one in moments], 9, "written glide")
-    scene.text(WIDTH, y + 10, "small end strong", [plain(mean(one)) * (one.now["l"] > 0) for one in moments])
+    scene.rect(LEFT, y + 2, [round(ROOM * one.mean / max(values), 1) for one in moments], 9, "written glide")
+    scene.text(WIDTH, y + 10, "small end strong", [plain(one.mean) * (one.now["l"] > 0) for one in moments])
     scene.height = y + LINE
-
-
-def mean(moment):
-    return moment.now["o"] / moment.now["l"] if moment.now["l"] else 0
 
 
 def sentence(moment):
     """What this line did."""
     now = {name: plain(x) for name, x in moment.now.items() if not isinstance(x, list)}
     s, m, alpha, p, v = (now.get(name) for name in ("s", "m", "alpha", "p", "v"))
+    mean = plain(moment.mean)
+    grows = {
+        GROW: f"{s} is the new maximum: m grows from {m} to {s}, but both sums still count in units of e^{m}.",
+        RATE: f"An old unit, e^{m}, is worth α = e^({m} − {s}) = {alpha} of the new unit, e^{s}.",
+        CONVERT: f"Rescale: l and o shrink to {alpha} of their length, and o / l stays {mean}.",
+        WEIGH: "The largest score so far weighs p = e^0 = 1, exactly one new unit."}
     begins = {
         GROW: f"The first score is the largest so far: m = {s}.",
         RATE: "α = e^(−∞) = 0, because there is no old unit.",
         CONVERT: "Both sums are still 0, so there is nothing to convert.",
-        WEIGH: "The score weighs p = e^0 = 1, exactly one unit.",
         ADD: f"l grows by 1 and o by 1·{v}, so the average o / l is the first value."}
-    grows = {
-        GROW: f"{s} is the new maximum: m grows from {m} to {s}, but both sums still count in units of e^{m}.",
-        RATE: f"An old unit, e^{m}, is worth α = e^({m} − {s}) = {alpha} of the new unit, e^{s}.",
-        CONVERT: f"Rescale: l and o shrink to {alpha} of their length, and o / l stays {plain(mean(moment))}.",
-        WEIGH: "The largest score so far weighs p = e^0 = 1, exactly one new unit."}
     stays = {
         INIT: "No score has arrived: m is −∞, and both sums are 0.",
         ARRIVE: f"Score {moment.count} arrives: s = {s}, with the value v = {v}.",
         GROW: f"{s} is not above m = {m}, so the unit stays.",
         RATE: "α = e^0 = 1, because the old unit is the new unit.",
         CONVERT: "Both sums are multiplied by 1, which changes nothing.",
-        WEIGH: f"The new score weighs p = e^({s} − {m}) = {p} units.",
-        ADD: f"l grows by p and o by p·v: now o / l = {plain(mean(moment))}, "
+        WEIGH: f"The new score weighs p = e^({s} − {now.get('m_new')}) = {p} units.",
+        ADD: f"l grows by p and o by p·v: now o / l = {mean}, "
              f"the softmax average of the {moment.count} scores so far.",
-        DIVIDE: f"One division at the end gives {plain(mean(moment))}, as if the whole row had been there at once."}
-    return (stays | (grows if moment.grows else begins if moment.count == 1 else {})).get(moment.line)
+        DIVIDE: f"One division at the end gives {mean}, as if the whole row had been there at once."}
+    return (stays | (grows if moment.grows else {}) | (begins if moment.count == 1 else {}))[moment.line]
 
 
 def plain(x):

@@ -161,7 +161,7 @@ figures.roofline(roof_rows, *roof, roof_words)
 #
 # ### A kernel, thread by thread
 #
-# On a CPU, adding two vectors is a loop over the elements. On a GPU, you write what *one* thread does, and start as many threads as there are elements. `threadIdx.x` is a thread's number within its block. `launch(kernel, grid, block)` runs such a function in a small interpreter, line by line as CUDA C++ would.
+# On a CPU, adding two vectors is a loop over the elements. On a GPU, you write what *one* thread does, and start as many threads as there are elements. `threadIdx.x` is a thread's number within its block. `launch(kernel, grid, block)` runs such a function in a small interpreter, line by line as CUDA C++ would. (A test compares both on a GPU.) The interpreter has no clock: it says what happens, not how long it takes.
 
 # %%
 from flashlab_course.gpu.simt import blockDim, blockIdx, launch, shared, syncthreads, threadIdx
@@ -421,18 +421,6 @@ said.on(figures.curves(measured, f"{enough / MiB:.1f} MiB have to be on their wa
 #
 # **Takeaway.** Bytes on their way = bandwidth × latency. Many threads, wide loads and early loads are three ways to get there.
 #
-# ### Does the interpreter tell the truth?
-#
-# On a GPU this cell compiles the CUDA C++ sources in flashlab_course/gpu/cuda and compares them with the interpreter. Elsewhere it reads the recorded comparison. The interpreter has no clock: it says what happens, not how long it takes.
-
-# %%
-twin_rows, twin_words = numbers("simulator")
-equal = [row["kernel"] for row in twin_rows if row["equal"]]
-print(f"{len(equal)} of {len(twin_rows)} launches equal bit for bit: {', '.join(dict.fromkeys(equal))}")
-print(f"the others, which Python computes in float64: largest difference {max(row['error'] for row in twin_rows):.1e}")
-print(twin_words)
-
-# %% [markdown]
 # ### An open question
 #
 # In the last five rounds of `block_sum` only one warp works, and in the very last one a single lane. Does that matter? Count `warp_steps` of the trace for blocks of 32, 256 and 1024 threads. How would you sum a million numbers, and what would the GPU wait for?
