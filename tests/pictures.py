@@ -193,7 +193,6 @@ CALLS = {
                  "Three matrices"),
     "memory_hierarchy": (figures.memory_hierarchy, "SRAM is 13 times as fast as HBM and 1900 times smaller"),
     "traffic_by_op": (lambda: figures.traffic_by_op(measure(naive_forward, *qkv(64))), "128.2 KiB in 5 kernels"),
-    "gpu_drawn": (lambda: figures.gpu_drawn("H100"), "the 132 SMs of an H100"),
     "blocks_that_fit": (lambda: figures.blocks_that_fit(256, 128, 48 * KiB),
                         "room for 2 blocks of 256 threads, 25% of all it could hold: the limit is registers"),
     "roofline": (lambda: figures.roofline(ROOFLINE, 3, 600, PAPER),

@@ -152,7 +152,7 @@ def sentence(moment):
         GROW: f"{s} is not above m = {m}, so the unit stays.",
         RATE: "α = e^0 = 1, because the old unit is the new unit.",
         CONVERT: "Both sums are multiplied by 1, which changes nothing.",
-        WEIGH: f"The new score weighs p = e^({s} − {now.get('m_new')}) = {p} units.",
+        WEIGH: f"The new score weighs p = e^({s} − {now.get('m_new')}) = {p} of a unit.",
         ADD: f"l grows by p and o by p·v: now o / l = {mean}, "
              f"the softmax average of the {moment.count} scores so far.",
         DIVIDE: f"One division at the end gives {mean}, as if the whole row had been there at once."}

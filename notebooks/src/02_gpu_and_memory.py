@@ -31,12 +31,15 @@ MiB = 2**20
 #
 # ### A GPU, drawn
 #
-# A GPU is about a hundred processors, called **streaming multiprocessors** or SMs, with memories around them. In an SM, a **lane** does one addition or multiplication at a time. A **tensor core** multiplies two small matrices in one instruction. Nearly all of a GPU's TFLOP/s come from tensor cores.
-
-# %%
-figures.gpu_drawn("A100")     # change me: "H100"
-
-# %% [markdown]
+# A GPU is about a hundred processors, called **streaming multiprocessors** or SMs, with memories around them. In an SM, an arithmetic unit adds or multiplies two numbers at a time. A **tensor core** multiplies two small matrices in one instruction. Nearly all of a GPU's TFLOP/s come from tensor cores. This is an A100:
+#
+# ```
+#             ┌── SM 0      shared memory ── registers ── 64 arithmetic units, 4 tensor cores
+# HBM ── L2 ──┼── SM 1      shared memory ── registers ── 64 arithmetic units, 4 tensor cores
+#             ┆
+#             └── SM 107    shared memory ── registers ── 64 arithmetic units, 4 tensor cores
+# ```
+#
 # | memory | who can read it | A100 | H100 |
 # |---|---|---|---|
 # | registers | one thread | 256 KiB in each SM | 256 KiB in each SM |
@@ -216,7 +219,7 @@ except IndexError as error:
 #
 # ### Warps
 #
-# A GPU runs threads in groups of 32, called **warps**. The 32 lanes of a warp run the same instruction at the same time. A block of 8 threads is a whole warp, too: its other 24 lanes are idle, and their time is paid for. So blocks are multiples of 32 threads; 256 is a good first choice.
+# A GPU runs threads in groups of 32, called **warps**. Its 32 places are called **lanes**, and all lanes run the same instruction at the same time. A block of 8 threads takes a whole warp, too: the other 24 lanes are idle, and cost as much as busy ones. So blocks are multiples of 32 threads; 256 is a good first choice.
 #
 # **Your turn** ([exercises/ex02_idle_lanes.py](../exercises/ex02_idle_lanes.py), 20 minutes). Count the idle lanes before the launch, for any $N$ and any block.
 
