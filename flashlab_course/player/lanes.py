@@ -9,7 +9,7 @@ from typing import NamedTuple
 from flashlab_course.player.page import OTHER, Player
 from flashlab_course.player.scene import LINE, Scene
 
-WIDTH, LEFT, CELL = 500, 58, 11        # pixels: the picture, its names, a lane
+WIDTH, LEFT, CELL = 440, 50, 9         # pixels: the picture, its names, a lane
 WARPS, LINES, STOPS = 4, 600, 5        # at most
 LANES, SECTOR, NUMBER = 32, 32, 4      # of a warp; bytes of a sector, and of a number
 KEYS = """<span>Space plays; ← → step, with Shift to the next event; Home, End</span>
@@ -81,7 +81,7 @@ def told(steps, come, opens, before):
     for warp, active in ((warp, step.active) for warp, step in steps.items() if not all(step.active)):
         kind = f"only {sum(active)} lane{'s' * (sum(active) > 1)}, from lane {active.index(True)} on"
         return kind, f"In warp {warp}, {kind}, take this line. The others wait until it is done."
-    return "", "Each warp that does not wait takes a line with all of its lanes."
+    return "", "Each warp that does not wait takes a line, with all of its lanes."
 
 
 def draw_warps(scene, ticks):

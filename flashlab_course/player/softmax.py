@@ -12,7 +12,7 @@ from flashlab_course.player.lines import Tracer, code_of
 from flashlab_course.player.page import Player
 from flashlab_course.player.scene import LINE, Scene
 
-WIDTH, LEFT, ROOM, COLUMN, HIGH, BAR = 480, 84, 330, 41, 104, 22       # pixels
+WIDTH, LEFT, ROOM, COLUMN, HIGH, BAR = 442, 80, 290, 36, 104, 22       # pixels
 MOST = 8                               # scores that fit
 KEYS = """<span>Space plays; ← → step, with Shift by score; Home, End</span>
 <span><b class="moving"></b>the newest score's part</span><span><b class="kept"></b>the parts of earlier scores</span>
@@ -96,7 +96,7 @@ def draw_scores(scene, moments, scores, values):
         x, come = LEFT + COLUMN * k, [moment.count > k for moment in moments]
         looks = [f"block{' new' * (one.count == k + 1 and one.line < DIVIDE)} glide" for one in moments]
         tall = [round((s - low) * scale, 1) * here for here in come]
-        scene.rect(x, [HIGH - h for h in tall], COLUMN - 12, tall, looks)
+        scene.rect(x, [HIGH - h for h in tall], COLUMN - 8, tall, looks)
         scene.text(x + 14, HIGH - round((s - low) * scale) - 4, "small mid strong", [plain(s) * here for here in come])
         scene.text(x + 14, HIGH + LINE + 2, "small mid", [plain(v) * here for here in come])
     m = [one.now["m"] if one.line in (INIT, ARRIVE) else one.now["m_new"] for one in moments]

@@ -90,8 +90,8 @@ for name, (tflops, tb_s) in limits.items():
     print(f"{name:>12}: {tflops:7.3g} TFLOP/s, {tb_s:6.3g} TB/s: {4 * tflops / tb_s:5.0f} operations while one float32 comes")
 print("H100:", ceiling_words)
 said = compare("operations while one float32 comes", my_operations, 4 * limits["A100"][0] / limits["A100"][1],
-               reasons={208: "208 is for one byte. A float32 has four.", 52: "52 is a quarter of 208. A float32 has four bytes: multiply.",
-                        104: "That is for a number of 16 bits, at half of its two bytes."})
+               reasons={208: "208 is for one byte. A float32 has four.", 416: "416 is for a 16-bit number. A float32 has four bytes.",
+                        52: "You divided by four. A float32 has four bytes, so multiply."})
 
 # %% [markdown]
 # **Takeaway.** A number that is loaded from HBM and used once leaves the arithmetic idle nearly all of the time.
@@ -164,7 +164,7 @@ figures.roofline(roof_rows, *roof, roof_words)
 #
 # ### A kernel, thread by thread
 #
-# On a CPU, adding two vectors is a loop over the elements. On a GPU, you write what *one* thread does, and start as many threads as there are elements. `threadIdx.x` is a thread's number within its block. `launch(kernel, grid, block)` runs such a function in a small interpreter, line by line as CUDA C++ would. (A test compares both on a GPU.) The interpreter has no clock: it says what happens, not how long it takes.
+# On a CPU, you add two vectors in a loop over their elements. On a GPU, you write what *one* thread does, and start as many threads as there are elements. `threadIdx.x` is a thread's number within its block. `launch(kernel, grid, block)` runs such a function in a small interpreter, line by line as CUDA C++ would. (A test compares both on a GPU.) The interpreter has no clock: it says what happens, not how long it takes.
 
 # %%
 from flashlab_course.gpu.simt import blockDim, blockIdx, launch, shared, syncthreads, threadIdx
@@ -179,7 +179,7 @@ trace = launch(double, 1, 5)(X)                    # one block of 5 threads; in 
 print(X.tolist(), f"by {trace.threads} threads")
 
 # %% [markdown]
-# A block has at most 1024 threads, so a long vector takes many blocks: a **grid**. `blockIdx.x` is the number of a thread's block, and `blockDim.x` is the number of threads in a block. Both numbers count from 0.
+# A block has at most 1024 threads, so a long vector takes many blocks: a **grid**. `blockIdx.x` is the number of a thread's block, also counted from 0, and `blockDim.x` is the number of threads in a block.
 #
 # **Your turn** ([exercises/ex02_vector_add.py](../exercises/ex02_vector_add.py), 15 minutes). Write the kernel of vector addition, and the number of blocks, for any $N$.
 
@@ -190,7 +190,7 @@ check("ex02_vector_add")
 reveal("ex02_vector_add")
 
 # %% [markdown]
-# *This tells the solution of the exercise.* In CUDA C++ the kernel has the same lines, and a program around it that makes room on the GPU (`cudaMalloc`) and copies the vectors there and back (`cudaMemcpy`). In PyTorch, `x.cuda()` does both.
+# *This tells the solution of the exercise.* In CUDA C++ the kernel has the same lines. The program around it makes room on the GPU (`cudaMalloc`) and copies the vectors there and back (`cudaMemcpy`). In PyTorch, `x.cuda()` does both.
 
 # %%
 from flashlab_course.gpu import cuda, simt
@@ -245,8 +245,8 @@ my_steps = {1: None, 16: None, 32: None}
 # %%
 steps = {period: launch(simt.two_paths, 1, 32)(torch.randn(32), 32, period, 3).warp_steps for period in my_steps}
 said = compare("steps of a warp with period", my_steps, steps,
-               reasons={12: "With this period lanes of one warp disagree: it runs both loops.", 24: "The lines outside the loops run once.",
-                        17: "Does the warp need the second loop at all, and how many steps has one?"})
+               reasons={12: "With this period, lanes of one warp disagree: the warp runs both loops.",
+                        19: "With this period, all lanes of a warp agree: the warp runs one loop.", 24: "The lines outside the loops run once."})
 
 # %% [markdown]
 # Now watch two warps. Then change `period` to 32 and to 1, and run the cell again.
@@ -262,7 +262,7 @@ play_lanes(launch(simt.two_paths, 1, 64)(torch.randn(64), 64, period, 3))
 #
 # </details>
 #
-# A GPU takes its time accordingly. The names of the bars hold what its hardware counters say.
+# Times on a GPU agree. The names of the bars say how many lanes worked, by hardware counters.
 
 # %%
 div_rows, div_words = numbers("divergence")
@@ -321,7 +321,7 @@ reveal("ex02_matrix_scale")
 #
 # ### Threads that work together
 #
-# A sum, or the maximum that softmax needs, takes many threads for one result. The threads of a block meet in **shared memory**: fast, on the SM, and gone when the block ends. `block_sum` halves the numbers in each round: thread $t$ adds number $t + \text{half}$ to number $t$. A **barrier**, `__syncthreads()` in CUDA C++, makes every warp wait until all warps of the block have come.
+# For a sum, or for the maximum that softmax needs, many threads make one result. The threads of a block exchange numbers in **shared memory**. It is fast, lies on the SM, and is gone when the block ends. In each round of `block_sum`, thread $t$ adds number $t + \text{half}$ to number $t$, and `half` is halved. A **barrier**, `__syncthreads()` in CUDA C++, makes every warp wait until all warps of the block have come.
 #
 # Watch 128 threads add 128 numbers. Press *a warp waits*: which warps wait, and for whom?
 
@@ -329,7 +329,7 @@ reveal("ex02_matrix_scale")
 play_lanes(launch(simt.block_sum, 1, 128, shared=128)(torch.randn(128), torch.zeros(1)))
 
 # %% [markdown]
-# The next cell leaves out the barriers, so each warp goes on as soon as it can. Four blocks of 64 threads sum 64 numbers each. In our interpreter the first warp of a block runs to its end before the second one starts. Shared memory holds NaN until somebody writes it. **Predict** how many of the four sums come out right.
+# The next cell leaves out the barriers, so no warp waits. Four blocks of 64 threads sum 64 numbers each. In our interpreter the first warp of a block runs to its end before the second one starts. Shared memory holds NaN until somebody writes it. **Predict** how many of the four sums come out right.
 
 # %%
 my_right = None
@@ -356,7 +356,7 @@ said = compare("sums that are right without a barrier", my_right, int(torch.iscl
                         2: "All four blocks run the same lines in the same order."})
 
 # %% [markdown]
-# A GPU gives the right answer whenever the other warp happens to be early. Such a bug is called a **race**, and it passes tests.
+# A GPU gives the right answer whenever the other warp happens to be early. Such a bug is called a **race**, and tests may not find it.
 #
 # **Takeaway.** A barrier stands between writing shared memory and reading what another thread wrote. FlashAttention's tiles of $K$ and $V$ live there. In Triton the compiler writes the barriers.
 #

@@ -160,7 +160,7 @@ for s_j, v_j in zip(scores, values, strict=True):
     print(f"s = {s_j:>4}: m = {m:>4}, alpha = {alpha:8.2g}, l = {l:.3f}, o / l = {o / l:.4f}")
 print(f"softmax(scores) · values = {torch.softmax(scores, 0) @ values:.4f}")
 said = compare("changes of unit in five scores", my_rescales, rescales,
-               reasons={3: "At 0.5 or at the second 90? The first score finds no sums yet, and an equal score is not larger.",
+               reasons={3: "The first score finds no sums to convert, and the second 90 is not larger than m = 90.",
                         4: "You counted every score after the first. A smaller one leaves the unit as it is.",
                         5: "You counted every score. A smaller one leaves the unit as it is."})
 
@@ -177,7 +177,7 @@ said = compare("changes of unit in five scores", my_rescales, rescales,
 play_softmax(scores=[0.5, 2, -1, 3, 0, 2.5], values=[10, 20, 60, 30, 50, 40])
 
 # %% [markdown]
-# New maxima are rare. In random order, score number $n$ is the largest so far with probability $1/n$: among 1000 scores, that is $1 + \frac12 + \dots + \frac1{1000} \approx 7.5$ on average.
+# New maxima are rare. In random order, score number $n$ is the largest so far with probability $1/n$. Among 1000 scores there are $1 + \frac12 + \dots + \frac1{1000} \approx 7.5$ on average.
 #
 # **Takeaway.** When the maximum grows, one multiplication converts everything that was summed so far.
 #
