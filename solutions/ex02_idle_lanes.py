@@ -10,7 +10,7 @@ A vector has N elements, a block has `block` threads, and each thread takes one 
 
 A warp always has 32 lanes. Blocks do not share warps: a block of 40 threads takes two warps, and 24 lanes of the second
 one never get a thread. A warp in which no thread has an element leaves at the guard and is not counted in `idle`.
-Example: N = 8, block = 64 gives blocks 1, without 56, idle 24. N lies between 1 and 10,000, block between 1 and 1024, so
+Example: N = 8, block = 64 gives blocks 1, without 56, idle 24. N lies between 1 and 10,000, block between 1 and 1024:
 a loop over the blocks is fast enough.
 
 Not allowed: launching it (flashlab_course.gpu), the finished function from solutions/.
