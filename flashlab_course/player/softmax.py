@@ -108,7 +108,7 @@ def draw_scores(scene, moments, scores, values):
 def draw_sums(scene, moments, values, y):
     """The unit; l and o, with a part for each score that is dashed until it is added; and o / l."""
     unit = ROOM / max(sum(one.parts) for one in moments)
-    scene.text(0, y + 10, "small", "one unit, e^m")
+    scene.text(0, y + 10, "small", "1 unit, e^m")
     scene.rect(LEFT, y + 4, round(unit), 6, "read")
     scene.text(LEFT + unit + 8, y + 10, "small",
                [f"e^{plain(one.unit)} = {plain(exp(one.unit))}" * (one.unit > -inf) for one in moments])

@@ -11,7 +11,7 @@
 #
 # **You will be able to** calculate whether an operation waits for memory or for arithmetic; write a kernel thread by thread, with its grid and its guard; say what masked lanes, scattered addresses and barriers cost; and calculate how many blocks an SM holds, and how many bytes must be on their way.
 #
-# **You need** chapter 01 · **core:** sitting 1, 20 minutes · **further:** sittings 2 and 3, 45 minutes each · **runs on** CPU or GPU
+# **You need** chapter 01 · **core:** sitting 1, 15 minutes · **further:** sittings 2 and 3, 45 and 40 minutes · **runs on** CPU or GPU
 #
 # A kernel is a function that thousands of threads run at once. Sitting 1 describes the machine and its memories; your own Triton kernel (chapters 09 and 10) needs no more than that. Sittings 2 and 3 describe the threads. Numbers of a GPU are measured live if you have one. Otherwise they were recorded on an H100 or H200.
 
@@ -48,7 +48,7 @@ MiB = 2**20
 # | L2 cache | all threads | 40 MiB | 50 MiB |
 # | HBM | all threads | 40 GB at 1.5 TB/s | 80 GB at 3.35 TB/s |
 #
-# Results are kept in registers. The tensor cores of an H100 can also read their operands from shared memory.
+# Arithmetic keeps its results in registers. The tensor cores of an H100 can also read their operands from shared memory.
 #
 # The course's `Memory` simplifies this to two levels: HBM, and one **SRAM** of 192 KiB. That is the L1 cache and shared memory of one SM of an A100. A real kernel gets a little less of it, and has registers besides, where it keeps its running sums. The model has no registers, so its SRAM size is about right and no more.
 #
@@ -164,7 +164,7 @@ figures.roofline(roof_rows, *roof, roof_words)
 #
 # ### A kernel, thread by thread
 #
-# On a CPU, you add two vectors in a loop over their elements. On a GPU, you write what *one* thread does, and start as many threads as there are elements. `threadIdx.x` is a thread's number within its block. `launch(kernel, grid, block)` runs such a function in a small interpreter, line by line as CUDA C++ would. (A test compares both on a GPU.) The interpreter has no clock: it says what happens, not how long it takes.
+# On a CPU, you add two vectors in a loop over their elements. On a GPU, you write what *one* thread does, and start as many threads as there are elements. `threadIdx.x` is a thread's number within its block. `launch(kernel, grid, block)` runs such a function in a small interpreter, line by line as CUDA C++ would. (A test compares the interpreter with a GPU.) The interpreter has no clock: it says what happens, not how long it takes.
 
 # %%
 from flashlab_course.gpu.simt import blockDim, blockIdx, launch, shared, syncthreads, threadIdx
@@ -279,9 +279,9 @@ figures.bars(ms, "Within a warp, disagreement costs both paths; between warps, i
 #
 # ## Sitting 3 (further) · Memory, barriers, and what an SM holds
 #
-# ### Neighbours in memory
+# ### Neighbors in memory
 #
-# HBM moves in **sectors** of 32 bytes. In the kernel below, each of 32 lanes loads one float32 twice. The first time, neighbouring lanes read neighbouring numbers. The second time, they read every eighth number. **Predict** how many bytes move in each load.
+# Bytes travel between HBM and the chip in **sectors** of 32. In the kernel below, each of the 32 lanes of a warp loads a float32, twice. The first time, neighboring lanes read neighboring numbers. The second time, they read every eighth number. **Predict** how many bytes move in each of the two loads.
 
 # %%
 my_moved = {"X[i]": None, "X[8 * i]": None}     # bytes
@@ -298,7 +298,7 @@ loads = launch(two_loads, 1, 32)(torch.randn(256), torch.zeros(32), 8)       # c
 moved = [32 * one.sectors for step in loads.steps for one in step.accesses if one.kind == "load"]
 said = compare("bytes that a load moves", my_moved, dict(zip(my_moved, moved, strict=True)),
                reasons={128: "Each lane uses 4 bytes, but a sector of 32 bytes moves for each of them.",
-                        1024: "Eight neighbours share a sector.", 4: "Count all 32 lanes.", 32: "Count all 32 lanes."})
+                        1024: "Eight neighbors share a sector.", 4: "Count all 32 lanes.", 32: "Count all 32 lanes."})
 play_lanes(loads)
 
 # %% [markdown]
@@ -306,7 +306,7 @@ play_lanes(loads)
 #
 # ### Two dimensions
 #
-# A grid and a block may have an x and a y. Neighbouring lanes differ in x. So let x walk along a row, where neighbours lie in memory, and let y go from row to row. Both need their own number of blocks and their own guard. x comes first in `grid` and `block`; columns come second in a tensor's shape.
+# A grid and a block may have an x and a y. Neighboring lanes differ in x. So let x walk along a row, where neighbors lie side by side in memory, and let y go from row to row. Both need their own number of blocks and their own guard. x comes first in `grid` and `block`; columns come second in a tensor's shape.
 #
 # **Your turn** ([exercises/ex02_matrix_scale.py](../exercises/ex02_matrix_scale.py), 20 minutes). Multiply each row of a matrix by its own factor.
 

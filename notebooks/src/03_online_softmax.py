@@ -9,9 +9,9 @@
 # %% [markdown]
 # # 03 · Online softmax
 #
-# **You will be able to** compute a softmax that cannot overflow, in one pass over its scores; explain why rescaling is exact; merge two half-finished softmaxes; and say what is still wrong with attention that reads one key at a time.
+# **You will be able to** compute a softmax that cannot overflow, and its weighted sum in one pass over the scores; explain why rescaling is exact; merge two half-finished softmaxes; and say what is still wrong with attention that reads one key at a time.
 #
-# **You need** chapter 01 · **core:** sittings 1 and 2, 45 and 30 minutes · **further:** sitting 3, 25 minutes · **runs on** CPU or GPU
+# **You need** chapter 01 · **core:** sittings 1 and 2, 40 and 25 minutes · **further:** sitting 3, 15 minutes · **runs on** CPU or GPU
 #
 # $$\mathrm{softmax}(s)_j = \frac{e^{s_j}}{\sum_k e^{s_k}}$$
 #
