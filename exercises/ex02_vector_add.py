@@ -2,21 +2,23 @@
 
 Chapter 02 · difficulty 1 of 5 · 15 minutes
 
-Vector addition, thread by thread: first the kernel, which is written for one thread, then the number of blocks.
+Add two vectors. Write the kernel, which is the code of one thread, and the number of blocks.
 
     A (N,)   B (N,)   ->   C (N,)        C[i] = A[i] + B[i]        one thread for each element
 
-    thread i of the whole grid has number threadIdx.x within its block, which is number blockIdx.x and has blockDim.x
-    threads
+    threadIdx.x     the number of a thread within its block
+    blockIdx.x      the number of its block
+    blockDim.x      the number of threads in a block
 
-Thread i, and no other, adds element i; a thread without an element does nothing. N need not be a multiple of the block.
-Every element has to be written, and no thread may touch what lies outside. The interpreter of flashlab_course.gpu.simt
-runs the kernel; its lines are those of CUDA C++. Tensors are float32, and no size is 0.
+Thread i of the whole grid adds element i, and no other thread does. A thread without an element does nothing. N need
+not be a multiple of the block. Every element must be written, and no thread may touch memory outside the vectors. The
+interpreter of flashlab_course.gpu.simt runs the kernel; its lines are those of CUDA C++. Tensors are float32, and no
+size is 0.
 
 Not allowed: PyTorch in place of the kernel, a thread that does the work of others, the finished function from flashlab
 or solutions/.
 
-Hint: how many elements do the blocks before mine take? And what does a thread do that finds no element?
+Hint: how many elements do the blocks before mine take? What must a thread do that has no element?
 """
 
 import torch

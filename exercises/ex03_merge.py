@@ -2,15 +2,15 @@
 
 Chapter 03 · difficulty 3 of 5 · 15 minutes
 
-Two programs have each attended to half of the keys. A softmax state is (O, m, l): m the largest score seen, l the sum
+Two programs have processed half of the keys each. A softmax state is (O, m, l): m the largest score seen, l the sum
 of exp(score − m), O the sum of exp(score − m) · value, not yet divided by l. Make one state of two.
 
     state_a, state_b: O (N_q, d_v), m (N_q,), l (N_q,)   ->   O, m, l of the same shapes
 
 The result is the state that one program would have had after all the keys.
 
-A query that saw no key of a half has O = 0, l = 0, m = -inf there. That half changes nothing for it; two of them make
-another such state.
+Where a query saw no key of a half, that half's state has O = 0, l = 0 and m = -inf. Such a half changes nothing. Two
+such halves make a state of the same kind.
 Scores lie between −1000 and 1000.
 Tensors are float32, and no size is 0.
 

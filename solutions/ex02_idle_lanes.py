@@ -2,16 +2,16 @@
 
 Chapter 02 · difficulty 2 of 5 · 20 minutes
 
-A vector of N elements, blocks of `block` threads, one element a thread. Count without launching:
+A vector has N elements, a block has `block` threads, and each thread takes one element. Count without launching:
 
     blocks      how many blocks cover the vector
     without     how many threads are launched and have no element
-    idle        how many lanes stand idle in the warps that do have an element
+    idle        how many lanes are idle in the warps that have at least one element
 
 A warp always has 32 lanes. Blocks do not share warps: a block of 40 threads takes two warps, and 24 lanes of the second
 one never get a thread. A warp in which no thread has an element leaves at the guard and is not counted in `idle`.
 Example: N = 8, block = 64 gives blocks 1, without 56, idle 24. N lies between 1 and 10,000, block between 1 and 1024:
-to go through the blocks one by one is fast enough.
+a loop over the blocks is fast enough.
 
 Not allowed: launching it (flashlab_course.gpu), the finished function from solutions/.
 

@@ -2,19 +2,19 @@
 
 Chapter 02 · difficulty 2 of 5 · 20 minutes
 
-Every row of a matrix times a factor of its own, one thread for each element.
+Multiply every row of a matrix by its own factor, with one thread for each element.
 
     X (rows, cols)   factors (rows,)   ->   Y (rows, cols)        Y[row, col] = factors[row] · X[row, col]
 
     block = (x, y): a block has x threads along the columns and y along the rows
     grid = (x, y):  x blocks along the columns and y along the rows, as few as cover the whole matrix
 
-Two functions are yours: the kernel, which every thread of every block runs, and the size of the grid. rows and cols are
-any numbers from 1 on; the blocks at the right and the lower edge may stick out, and a thread without an element does
-nothing. In the kernel X, factors and Y are pointers to their first numbers, with one index each. X and Y are laid out
-alike: row after row without gaps, `cols` numbers each. Neighbouring lanes differ in threadIdx.x: they must walk along a
-row, so that 32 of them share sectors of memory. The thread with number c along x and r along y in the whole grid has
-the element in column c of row r; the sectors of the stores are counted. Tensors are float32, and no size is 0.
+Write two functions: the kernel, which every thread of every block runs, and the size of the grid. rows and cols may be
+any numbers from 1 on. Blocks at the right and the lower edge may stick out, and a thread without an element does
+nothing. In the kernel, X, factors and Y are pointers to their first numbers, with one index each. X and Y lie in memory
+row after row, without gaps, `cols` numbers in each row. The thread with number c along x and r along y in the whole
+grid takes the element in column c of row r. Neighbouring lanes differ in threadIdx.x, so they walk along a row and
+share sectors of memory; the sectors of the stores are counted. Tensors are float32, and no size is 0.
 
 Not allowed: PyTorch in place of the kernel, fewer or more blocks than cover X in either direction, the finished
 function from flashlab or solutions/.

@@ -2,8 +2,8 @@
 
 Chapter 03 · difficulty 1 of 5 · 10 minutes
 
-The softmax of each row, written by hand: its maximum, exp, sum and quotient, not torch.softmax. Whatever else a row of
--inf needs is free: where, masked_fill, clamp, indexing with a mask.
+Write the softmax of each row by hand, from its maximum, exp, sum and quotient, without torch.softmax. For a row of -inf
+you may use what you like: where, masked_fill, clamp, indexing with a mask.
 
     S (N_q, N_k), float32 or float64   ->   P (N_q, N_k) in S's dtype, each row sums to 1
 

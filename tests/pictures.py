@@ -19,7 +19,7 @@ from flashlab.rungs.naive import naive_forward
 from flashlab_course import figures, sweeps
 from flashlab_course.figures.chapter_05 import tile_bytes
 from flashlab_course.gpu.schedule import FOUR_STEPS, iterations
-from flashlab_course.gpu.simt import launch, two_paths, vector_add
+from flashlab_course.gpu.simt import launch, vector_add
 from flashlab_course.gpu.warp_programs import consumer, producer
 from flashlab_course.gpu.warps import Ring, simulate
 from flashlab_course.lesson.accesses import Access, Layout, Touched
@@ -192,21 +192,10 @@ CALLS = {
                                            "texts": ([[0.5, 1]], [["a", "b"]])}, "Three matrices", PAPER, "x", "y"),
                  "Three matrices"),
     "traffic_by_op": (lambda: figures.traffic_by_op(measure(naive_forward, *qkv(64))), "112 KiB in 4 kernels"),
-    "gpu_drawn": (lambda: figures.gpu_drawn("H100"), "the 132 SMs of an H100"),
     "blocks_that_fit": (lambda: figures.blocks_that_fit(256, 128, 48 * KiB),
                         "room for 2 blocks of 256 threads, 25% of all it could hold: the limit is registers"),
-    "warp_lanes": (lambda: figures.warp_lanes(launch(vector_add, 1, 64)(*(torch.ones(8) for _ in range(3)), 8)),
-                   "vector_add, block 0, warp 0: 75 % of the lanes work"),
-    "warp_lanes: diverging": (lambda: figures.warp_lanes(launch(two_paths, 1, 32)(torch.ones(32), 32, 16, 3)),
-                              "two_paths, block 0, warp 0: 63 % of the lanes work"),
-    "grid_and_guard": (lambda: figures.grid_and_guard(70, 32),
-                       "⌈70/32⌉ = 3 blocks are 96 threads for 70 elements: the guard stops 26"),
-    "grid_and_guard: two axes": (lambda: figures.grid_and_guard((10, 20), (4, 8)),
-                                 "⌈20/8⌉ × ⌈10/4⌉ = 3 × 3 blocks are 288 threads for 200 elements: the guard stops 88"),
     "roofline": (lambda: figures.roofline(ROOFLINE, 3, 600, PAPER),
                  "Below 200 FLOPs a byte memory is the limit: so for 4 of these 6 operations"),
-    "running_state": (lambda: figures.running_state([0.0, 1.0, 2.0, 3.0] + [0.0] * 20),
-                      "In 24 keys the maximum grows 3 times"),
     "tile_traversal": (lambda: figures.tile_traversal(logs(), 64, 64),
                        "FA1 moves 60.2 KiB in 16 steps, FA2 moves 40.2 KiB in 16 steps"),
     "causal_tiles": (lambda: figures.causal_tiles(logs("fa2_forward", N_k=96, causal=True)["fa2_forward"], 64, 96),

@@ -54,8 +54,6 @@ def test_every_picture_is_in_the_table():
 
 REFUSED = {
     "B_m must be": lambda: figures.block_product(8, 8, 8, 0, 2, 2),
-    "block must be": lambda: figures.grid_and_guard(70, 0),
-    "name must be one of A100, H100": lambda: figures.gpu_drawn("RTX"),
     "no measured 'tflops' for d = 64, causal = True": lambda: figures.benchmark(data.forward(), "tflops", 64, True),
     "no measured 'tflops' for d = 128, causal = False":
         lambda: figures.benchmark(data.backward() | {"what": "forward"}, "tflops"),

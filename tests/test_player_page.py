@@ -15,6 +15,7 @@ from flashlab_course.gpu.warp_programs import in_step
 from flashlab_course.gpu.warps import Ring, simulate
 from flashlab_course.player import play, record
 from flashlab_course.player.machine import play_warps
+from flashlab_course.player.softmax import play_softmax
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
 MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
@@ -197,3 +198,21 @@ def test_text_can_be_read_in_light_and_dark(tmp_path, fa2):
         for text, ink, ground in texts:
             low, high = sorted((light(ink), light(ground)))
             assert (high + 0.05) / (low + 0.05) >= 4.5, (text, ink, ground)
+
+
+def test_the_narration_can_be_switched_off_and_bars_change_in_place_and_size(tmp_path):
+    """Online softmax: the column of a new score grows, and the line at m rises."""
+    shown, hidden, bars = in_browser(tmp_path, [play_softmax([0.5, 2.0], [1.0, 2.0])], """
+        const explain = roots[0].querySelector("[type=checkbox]"), p = roots[0].querySelector(".said p");
+        say([explain.checked, getComputedStyle(p).visibility]);
+        explain.click();
+        say([explain.checked, getComputedStyle(p).visibility]);
+        const size = () => [...roots[0].querySelectorAll(".picture rect.glide")].slice(0, 3).map(
+          (bar) => ["y", "height"].map((what) => Number(bar.getAttribute(what))));
+        const before = size();
+        key(0, "End");
+        say([before, size()]);""")
+    assert (shown, hidden) == ([True, "visible"], [False, "hidden"])
+    (first, second, line), (tall, taller, high) = bars
+    assert first[1] == second[1] == 0 < tall[1] < taller[1] and tall[0] + tall[1] == taller[0] + taller[1] == 104
+    assert line[0] == 104 and high[0] == taller[0]

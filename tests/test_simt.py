@@ -1,4 +1,4 @@
-"""The SIMT interpreter against expected results. The CUDA C++ kernels it stands for are checked by `bench basics`."""
+"""The SIMT interpreter against expected results. The CUDA C++ kernels it stands for are checked in tests/gpu."""
 
 import shutil
 

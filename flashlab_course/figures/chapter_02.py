@@ -1,46 +1,11 @@
-"""The pictures of chapter 02: a GPU, its warps and blocks, and the roofline."""
-
-import numpy as np
+"""The pictures of chapter 02: the blocks that fit on an SM, and the roofline."""
 
 from flashlab.ladder import RUNGS
-from flashlab.validate import check_positive
-from flashlab_course.figures.colors import BLUE, INK, READ, WRITTEN, color
-from flashlab_course.figures.plots import axes, bars, box, canvas, matrices, panel
+from flashlab_course.figures.colors import INK, color
+from flashlab_course.figures.plots import axes, bars, panel
 from flashlab_course.figures.style import figure, finish, note
 from flashlab_course.figures.words import bytes_text
 from flashlab_course.gpu.occupancy import occupancy
-
-KiB, MiB = 2**10, 2**20
-# NVIDIA's whitepapers on the A100 (40 GB, SXM) and the H100 (80 GB, SXM).
-# `shared` is an SM's L1 cache and shared memory together.
-GPUS = {
-    "A100": {"SMs": 108, "registers": 256 * KiB, "shared": 192 * KiB, "block": 163 * KiB, "L2": 40 * MiB, "HBM": 40e9,
-             "HBM/s": 1.555e12},
-    "H100": {"SMs": 132, "registers": 256 * KiB, "shared": 256 * KiB, "block": 227 * KiB, "L2": 50 * MiB, "HBM": 80e9,
-             "HBM/s": 3.35e12},
-}
-
-
-@figure
-def gpu_drawn(name="A100"):
-    """The memories of a GPU from the arithmetic outwards, with their sizes."""
-    if name not in GPUS:
-        raise ValueError(f"name must be one of {', '.join(GPUS)}, got {name!r}")
-    gpu = GPUS[name]
-    fig, ax = panel(8, 4.4)
-    shared, most = bytes_text(gpu["shared"]), bytes_text(gpu["block"])
-    inside = {"lanes and tensor cores: arithmetic": WRITTEN, f"registers, {bytes_text(gpu['registers'])}": READ,
-              f"L1 cache and shared memory, {shared}; a block gets at most {most}": BLUE}
-    box(ax, 0.6, -0.1, 6.8, 3.5, "#EEF2F7", ec=INK)
-    ax.text(0.7, 0.35, f"one of {gpu['SMs']} SMs", fontweight="bold")
-    for y, (words, fill) in enumerate(inside.items()):
-        box(ax, 0.8, 0.6 + 0.9 * y, 6.4, 0.75, fill, words)
-    box(ax, 0.3, 3.7, 7.4, 0.8, WRITTEN, f"L2 cache of the chip, {bytes_text(gpu['L2'])}, for all SMs")
-    box(ax, 0, 4.8, 8, 0.9, "#F6D8C6",
-        f"HBM, {gpu['HBM'] / 1e9:.0f} GB at {gpu['HBM/s'] / 1e12:.3g} TB/s: Q, K, V, O, every tensor")
-    canvas(ax, (-0.1, 8.1), (5.8, -0.2), equal=False)
-    return finish(fig, f"Arithmetic happens in the {gpu['SMs']} SMs of an {name}; the tensors lie outside, in HBM",
-                  f"Published: NVIDIA's {name} whitepaper and CUDA C++ Programming Guide. Not to scale.")
 
 
 @figure
@@ -53,42 +18,6 @@ def blocks_that_fit(threads, registers=32, shared=0):
                 f"Modelled: flashlab_course.gpu.occupancy, an SM of an H100 or H200. {registers} registers a thread, "
                 f"{bytes_text(shared)} of shared memory a block.", "blocks that there is room for",
                 worse=tight)
-
-
-@figure
-def warp_lanes(trace, block=0, warp=0):
-    """A warp step by step, lane by lane: which lanes work.
-
-    trace: from flashlab_course.gpu.simt.launch; at most 40 steps.
-    """
-    steps = trace.warp(block, warp)[:40]
-    active = np.array([step.active for step in steps], dtype=bool)
-    return matrices({"": active}, f"{trace.kernel}, block {block}, warp {warp}: {100 * active.mean():.0f} % of the "
-                    "lanes work", "Modelled: flashlab_course.gpu.simt, one row a step. Blue: active. Grey: idle, its "
-                    "time is paid for.", "lane of the warp",
-                    rows=[step.source.split("#")[0].strip() for step in steps])
-
-
-@figure
-def grid_and_guard(size, block):
-    """The threads of a launch over their elements. size, block: N and threads a block, or (rows, columns) of both."""
-    if isinstance(size, int):
-        check_positive(N=size, block=block)
-        blocks = -(-size // block)
-        element = np.arange(blocks * block).reshape(blocks, block) < size
-        words, of = f"⌈{size}/{block}⌉ = {blocks} blocks", {"x": "threadIdx.x", "y": "blockIdx.x"}
-    else:
-        (rows, columns), (b_rows, b_columns) = size, block
-        check_positive(rows=rows, columns=columns, block_rows=b_rows, block_columns=b_columns)
-        down, across = -(-rows // b_rows), -(-columns // b_columns)
-        y, x = np.indices((down * b_rows, across * b_columns))
-        element = ((y < rows) & (x < columns)) * (1 - 0.4 * ((y // b_rows + x // b_columns) % 2))
-        words = f"⌈{columns}/{b_columns}⌉ × ⌈{rows}/{b_rows}⌉ = {across} × {down} blocks"
-        of = {"x": "column: x of the grid", "y": "row: y of the grid"}
-    used = np.count_nonzero(element)
-    return matrices({"": element}, f"{words} are {element.size} threads for {used} elements: the guard stops "
-                    f"{element.size - used}",
-                    "Definition: one square a thread. Blue: it has an element. Grey: it has none.", number="", **of)
 
 
 @figure

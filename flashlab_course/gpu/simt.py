@@ -140,7 +140,7 @@ def launch(kernel, grid, block, shared=0):
     code, names = _Stepwise(kernel), list(inspect.signature(kernel).parameters)
 
     def run(*arguments):
-        log, trace = [], Trace(kernel.__name__, grid, block)
+        log, trace = [], Trace(kernel.__name__, grid, block, code.lines)
         if len(arguments) != len(names):
             raise TypeError(f"{code.name} takes {len(names)} arguments ({', '.join(names)}), got {len(arguments)}")
         given = dict(zip(names, arguments, strict=True))
@@ -283,10 +283,10 @@ def _dim3(name, value):
 
 
 class Trace:
-    """What every warp did, in order: `steps`, and what can be counted from them."""
+    """What every warp did, in order: `steps`, and what can be counted from them. `lines`: the kernel's source"""
 
-    def __init__(self, kernel, grid, block):
-        self.kernel, self.grid, self.block, self.steps = kernel, grid, block, []
+    def __init__(self, kernel, grid, block, lines):
+        self.kernel, self.grid, self.block, self.lines, self.steps = kernel, grid, block, lines, []
 
     def add(self, block, warp, statement, lanes, per_lane):
         """Add a step. per_lane: what each of these lanes loaded and stored, as (array, kind, offset)."""

@@ -85,11 +85,11 @@ class Player:
     """Shows itself in a notebook. save(path) writes a page that needs nothing else.
 
     keys: what the line below the picture explains; jump: what the larger steps end with; stops: (step, name) of
-    places to look at, which get a button each; end: shown after the last step
+    places to look at, which get a button each; end: shown after the last step; told: each step is told in a sentence
     """
 
-    def __init__(self, scenes, start=0, marked=False, keys=KEYS, jump="tile", stops=(), end=""):
-        self.scenes, self.marked, self.keys, self.jump, self.end = scenes, marked, keys, jump, end
+    def __init__(self, scenes, start=0, marked=False, keys=KEYS, jump="tile", stops=(), end="", told=False):
+        self.scenes, self.marked, self.keys, self.jump, self.end, self.told = scenes, marked, keys, jump, end, told
         self.title = html.escape(", ".join(scene.title for scene in scenes))
         self.ticks = _ticks(scenes)
         self.start, *stopping = (next(n for n, tick in enumerate(self.ticks) if tick[0] >= step)
@@ -105,7 +105,8 @@ class Player:
 
     def _repr_html_(self):
         data = {"lanes": [_changes(scene) for scene in self.scenes], "ticks": self.ticks, "tiles": self.tiles,
-                "clock": self.clock(), "start": self.start, "html": f"<style>{CSS}</style>{_stage(self)}"}
+                "clock": self.clock(), "start": self.start, "told": self.told,
+                "html": f"<style>{CSS}</style>{_stage(self)}"}
         data["id"] = hashlib.sha1(json.dumps(data).encode()).hexdigest()[:12]
         written = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
         written = written.replace("</", "<\\/").replace("<!--", "<\\!--")
@@ -169,7 +170,7 @@ def _changes(scene):
 def _stage(player):
     several = len(player.scenes) > 1
     crossed = any(item.kind == "stroke" for scene in player.scenes for item in scene.items)
-    told = any(item.look == "told" for scene in player.scenes for item in scene.items)
+    told = player.told or any(item.look == "told" for scene in player.scenes for item in scene.items)
     buttons = "".join(f'<button type="button" class="{name}" data-do="{name}" aria-label="{label}">'
                       f'<svg viewBox="0 0 16 16"><path d="{path}"/></svg></button>'
                       for name, (label, path) in BUTTONS.items())
@@ -180,8 +181,8 @@ def _stage(player):
     keys = re.sub(r'<b class="(?:moving|kept)"></b>', partial(_in_every_color, player), player.keys)
     verdict = f'<p class="verdict" hidden>{html.escape(player.end)}</p>' * bool(player.end)
     look = f'<div class="bar stops" role="group" aria-label="Stop and look">Stop and look: {stops}</div>' * bool(stops)
-    return (f'<div class="stage{" several" * several}" tabindex="0" role="group" aria-label="Player: {player.title}" '
-            f'data-lm-suppress-shortcuts="true"><div class="bar">{bar}</div>{look}'
+    return (f'<div class="stage{" several" * several}{" sentences" * player.told}" tabindex="0" role="group" '
+            f'aria-label="Player: {player.title}" data-lm-suppress-shortcuts="true"><div class="bar">{bar}</div>{look}'
             f'<div class="lanes">{"".join(map(_lane, player.scenes))}</div>'
             f'{verdict}<p class="keys">{keys}{CROSSED * crossed}{WRONG * player.marked}{CLOCK * several}</p></div>')
 

@@ -4,7 +4,10 @@
   const SET = {
     look: (element, value) => element.setAttribute("class", value),
     text: (element, value) => { element.textContent = value; },
+    x: (element, value) => element.setAttribute("x", value),
+    y: (element, value) => element.setAttribute("y", value),
     w: (element, value) => element.setAttribute("width", value),
+    h: (element, value) => element.setAttribute("height", value),
   };
 
   function laneOf(element, lane) {
@@ -54,6 +57,7 @@
 
     // Milliseconds until the next place: lanes on one clock move the same bytes in the same time.
     function pace() {
+      if (data.told && explain.checked) return 2800;                             // a sentence takes time to read
       if (unit.value === "line") return explain?.checked ? 700 : 350;
       return data.clock ? data.clock[next(1, "tile")] - data.clock[at] : 700;
     }

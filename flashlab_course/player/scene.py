@@ -14,14 +14,14 @@ LINE, LETTER = 14, 6.6                 # pixels: a line of text, and a letter
 class Item:
     """A rectangle, its diagonal, a text, a line of code, or the words beside the picture.
 
-    w, look and text may be lists, with a value for each step.
+    Each of x, y, w, h, look and text may be a list, with a value for each step.
     """
 
     kind: str                  # rect, stroke, text, code, status
-    x: float = 0
-    y: float = 0
+    x: float | list = 0
+    y: float | list = 0
     w: float | list = 0
-    h: float = 0
+    h: float | list = 0
     look: str | list = ""      # its class on the page
     text: str | list = ""
     number: int = 0            # of a line of code
@@ -55,6 +55,13 @@ class Scene:
 
     def text(self, x, y, look, text):
         self.add("text", x, y, look=look, text=text)
+
+    def listing(self, lines, lit, words):
+        """Source lines, and words beside them. lit: at each step the numbers, from 1, of the lines that run"""
+        for number, text in enumerate(lines, 1):
+            look = ["line" + " now" * (number in numbers) for numbers in lit]
+            self.add("code", look=look, text=text.split("  #")[0].rstrip(), number=number)
+        self.add("status", look=["status"] * len(words), text=words)
 
 
 def shelves(sizes, width, y, label, least=0):

@@ -1,4 +1,4 @@
-"""Chapter 02: memory, threads, the roofline, and the SIMT interpreter compared with the GPU."""
+"""Chapter 02: memory, threads and the roofline."""
 
 from functools import partial
 from statistics import median
@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from flashlab_course.bench.basics.here import GiB, KiB, MiB, into_new, max_error, within
-from flashlab_course.gpu import cuda, simt
+from flashlab_course.gpu import cuda
 
 
 def memory_bandwidth(here):
@@ -70,27 +70,6 @@ def in_flight(here):
             kernel = cuda.kernel(f"one_load_{size}")(threads // block * sms, block)
             labels = {"each": size, "threads": threads, "in_flight": size * threads * sms}
             yield here.timed(labels, partial(kernel, X, nbytes // size, sink), moved=nbytes)
-
-
-def host_copies(here):
-    """ms to add two vectors that lie in the CPU's memory: there, or on the GPU with the copies there and back."""
-    n = 2**26 // here.shrink
-    x, y, out = torch.randn(n), torch.randn(n), torch.empty(n)
-    a, b, total = (T.to(here.device) for T in (x, y, x + y))
-
-    def both(x, y):
-        a.copy_(x, non_blocking=True)
-        b.copy_(y, non_blocking=True)
-
-    pinned = [T.pin_memory() if here.device == "cuda" else T for T in (x, y, out)]
-    for memory, (from_x, from_y, to) in {"pageable": (x, y, out), "pinned": pinned}.items():
-        labels = {"what": "two copies to the GPU", "memory": memory, "n": n}
-        yield here.timed(labels, partial(both, from_x, from_y), moved=2 * x.nbytes)
-        back = partial(to.copy_, total, non_blocking=True)
-        yield here.timed(labels | {"what": "one copy back"}, back, moved=x.nbytes)
-    for on, one, other in (("GPU", a, b), ("CPU", x, y)):
-        labels = {"what": f"x + y on the {on}", "memory": "", "n": n}
-        yield here.timed(labels, partial(torch.add, one, other), moved=3 * x.nbytes)
 
 
 def sm_count(here):
@@ -166,36 +145,3 @@ def divergence(here):
 
     for period in (1, 2, 4, 8, 16, 32, 64, 128, 2**30):    # with the last, all take the first path
         yield here.row({"period": period, "N": N, "rounds": rounds}, partial(measured, period))
-
-
-def idle_lanes(here):
-    """ms of the same arithmetic with blocks of 8 to 256 threads: a block of 8 leaves 24 lanes of its warp idle."""
-    N, rounds = 2**20 // here.shrink, here.size(8000, 2)
-    X = here.randn(N)
-    for block in (8, 16, 32, 64, 128, 256):
-        kernel = cuda.kernel("two_paths")(-(-N // block), block)
-        yield here.timed({"block": block}, partial(kernel, X, N, 2**30, rounds))
-
-
-def simulator(here):
-    """The SIMT interpreter and the GPU: the same kernels on the same numbers. `equal` is bit for bit."""
-    def compare(name, grid, block, sizes, numbers):
-        tensors = [here.randn(*size) for size in sizes]
-        real, model = [T.clone() for T in tensors], [T.cpu().clone() for T in tensors]
-        cuda.kernel(name)(grid, block)(*real, *numbers)
-        trace = simt.launch(getattr(simt, name), grid, block, shared=1024)(*model, *numbers)
-        found, expected = real[-1].cpu(), model[-1]
-        error = within(1e-5, max_error(found.flatten(), expected.flatten()))
-        steps = {"warp_steps": trace.warp_steps, "lane_use": round(trace.lane_use, 4)}
-        return {"equal": torch.equal(found, expected), "error": error} | steps
-
-    for name, grid, block, sizes, numbers in (
-        ("vector_add", 4, 64, 3 * [(200,)], [200]),
-        ("vector_add", 1, 64, 3 * [(8,)], [8]),
-        ("matrix_add", (3, 5), (32, 8), 3 * [(40, 70)], [40, 70]),
-        ("matrix_add_down_columns", (2, 9), (32, 8), 3 * [(40, 70)], [40, 70]),
-        ("block_sum", 4, 128, [(512,), (4,)], []),
-        *(("two_paths", 2, 64, [(100,)], [100, period, 5]) for period in (1, 16, 32)),
-    ):
-        labels = {"kernel": name, "grid": grid, "block": block, "numbers": numbers}
-        yield here.row(labels, partial(compare, name, grid, block, sizes, numbers))

@@ -17,10 +17,9 @@ from flashlab_course.bench.timing import OUT_OF_TIME, attempt
 SECONDS = 240.0
 SECTIONS = {section.__name__: section for section in (
     chapter_02.ceilings, chapter_02.memory_bandwidth, chapter_02.memory_latency, chapter_02.in_flight,
-    chapter_02.host_copies, chapter_02.roofline, chapter_02.simulator, chapter_02.vector_addition,
-    chapter_02.divergence, chapter_02.idle_lanes, chapter_09.coalescing, chapter_09.key_loading, chapter_09.atomics,
-    chapter_09.softmax, chapter_09.matmul, chapter_09.matmul_tiles, chapter_09.matmul_order, chapter_09.precision,
-    chapter_09.timing_ways)}
+    chapter_02.roofline, chapter_02.vector_addition, chapter_02.divergence,
+    chapter_09.coalescing, chapter_09.key_loading, chapter_09.atomics, chapter_09.softmax, chapter_09.matmul,
+    chapter_09.matmul_tiles, chapter_09.matmul_order, chapter_09.precision, chapter_09.timing_ways)}
 
 
 def rows_here(name, here):

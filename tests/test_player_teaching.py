@@ -1,0 +1,92 @@
+"""The players of chapters 02 and 03 show what the code computes, step by step."""
+
+from math import exp
+
+import pytest
+import torch
+
+from flashlab_course.gpu import simt
+from flashlab_course.gpu.simt import launch, threadIdx
+from flashlab_course.player.lanes import clock, play_lanes
+from flashlab_course.player.softmax import ADD, CONVERT, WEIGH, play_softmax, watch
+
+SCORES, VALUES = [0.5, 2.0, -1.0, 3.0, 3.0, 2.5], [10.0, 20.0, 60.0, 30.0, 50.0, 40.0]
+
+
+def texts(player, kind="status"):
+    """What the player says at each of its steps."""
+    item = next(item for item in player.scenes[0].items if item.kind == kind)
+    return [item.at(n).text for n in range(len(player.scenes[0].moved))]
+
+
+def test_the_bars_of_online_softmax_are_as_long_as_its_sums():
+    """Fails if a bar is drawn in another unit than the sum beside it."""
+    moments = watch(SCORES, VALUES)
+    for one in moments:
+        parts = one.parts[:-1] if one.line == WEIGH else one.parts             # the last is only announced
+        assert sum(parts) == pytest.approx(one.now["l"])
+        assert sum(p * v for p, v in zip(parts, VALUES, strict=False)) == pytest.approx(one.now["o"])
+    converted = [one.now["alpha"] < 1 for one in moments if one.line == CONVERT and one.count > 1]
+    assert converted == [one.grows for one in moments if one.line == CONVERT and one.count > 1]
+    assert sum(converted) == 2, "an equal score is no new maximum"
+
+
+def test_every_step_of_online_softmax_has_a_sentence_and_its_averages_are_right():
+    said = texts(play_softmax(SCORES, VALUES))
+    assert all(said)
+    added = [n for n, one in enumerate(watch(SCORES, VALUES)) if one.line == ADD]
+    scores, values = torch.tensor([SCORES, VALUES], dtype=torch.float64)
+    for n in range(1, len(SCORES)):
+        seen = torch.softmax(scores[:n + 1], 0) @ values[:n + 1]
+        assert f"o / l = {seen:.3g}, the softmax average of the {n + 1} scores" in said[added[n]]
+    assert f"shrink to {exp(-1.5):.3g}" in said[[one.line == CONVERT for one in watch(SCORES, VALUES)].index(True, 7)]
+
+
+def test_scores_that_cannot_be_drawn_are_refused():
+    for scores, values in (([1.0], [1.0]), ([1.0, 2.0], [1.0]), ([1.0, 1e9], [1.0, 2.0]), ([1.0, 2.0], [1.0, -2.0])):
+        with pytest.raises(ValueError, match="takes 2 to 8 scores"):
+            play_softmax(scores, values)
+
+
+# ---- lanes
+
+def two_loads(X, Out, stride):
+    i = threadIdx.x
+    near = X[i]
+    far = X[i * stride]
+    Out[i] = near + far
+
+
+def test_lanes_that_disagree_take_turns():
+    trace = launch(simt.two_paths, 1, 32)(torch.randn(32), 32, 16, 3)
+    said = texts(play_lanes(trace))
+    assert len(said) == trace.warp_steps
+    paths = [sum(f"only 16 lanes, from lane {first} on, take" in words for words in said) for first in (0, 16)]
+    assert paths == [7, 7]
+    assert said[-1].startswith("The lanes are together again. Warp 0 stores 128 bytes of X")
+
+
+def test_a_warp_waits_at_a_barrier_until_the_last_one_comes():
+    """Two warps add in the first round; the other two must not pass the barrier before them."""
+    trace = launch(simt.block_sum, 1, 128, shared=128)(torch.randn(128), torch.zeros(1))
+    ticks = clock([trace.warp(0, warp) for warp in range(4)])
+    waits = next(n for n, tick in enumerate(ticks) if tick.waits)
+    assert ticks[waits].waits == {2, 3} and "Warps 2 and 3 must wait" in ticks[waits].words
+    assert [ticks[waits].steps[warp].line for warp in (0, 3)] == [8, 9]
+    assert ticks[waits + 1].kind == "the barrier opens" and "Warps 0 and 1 came last" in ticks[waits + 1].words
+    taken = [step for tick in ticks for warp, step in tick.steps.items() if step and warp not in tick.waits]
+    assert len(taken) == trace.warp_steps, "a step is lost, or counted twice"
+
+
+def test_a_strided_load_moves_more_than_it_uses():
+    player = play_lanes(launch(two_loads, 1, 32)(torch.randn(256), torch.zeros(32), 8))
+    near, far, _ = [name for _, name in player.stops]
+    assert (near, far) == ("load: 128 of 128 bytes used", "load: 128 of 1024 bytes used")
+    boxes = [item for item in player.scenes[0].items if item.kind == "rect" and item.look == "live" and item.h == 14]
+    full = [sum(item.w[n] for item in boxes) for n in range(4)]
+    assert full[1] == pytest.approx(full[2]) and full[1] == pytest.approx(4 * 8)
+
+
+def test_a_block_that_cannot_be_followed_is_refused():
+    with pytest.raises(ValueError, match="at most 4 warps .* got 5 warps"):
+        play_lanes(launch(simt.vector_add, 1, 160)(*(torch.ones(8) for _ in range(3)), 8))
