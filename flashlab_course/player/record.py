@@ -33,6 +33,8 @@ def record(fn, *args, sram_bytes=A100_SRAM, follow=None, **kwargs):
         if watcher.steps:
             watcher.finish(failed=error is not None)
     name = getattr(follow, "__name__", type(follow).__name__)
+    if follow is fn and not find(name):                # a lesson's short version of a rung: the title of its kernel
+        name = next((step.phase for step in watcher.steps if find(step.phase)), name)
     return finish(watcher, tracer, error, name, sram_bytes)
 
 
