@@ -38,7 +38,7 @@ def arguments(rung):
     tiles = {"B_r": 4, "B_c": 4} if rung.tiled else {}
     if rung in RUNGS + DECODING_RUNGS:
         return (Q, K, V), tiles
-    O, L = naive_forward(Q, K, V)
+    O, L = naive_forward(Q, K, V, return_lse=True)
     dO = normal(8, 4, seed=3)
     if rung.name == "fa1_backward":
         O, l, m = fa1_forward(Q, K, V, return_lm=True, **tiles)
@@ -128,6 +128,18 @@ def test_a_learners_function_is_shown_with_its_own_lines_and_opens_where_a_numbe
     player = play(recording, at=("O", (5, 2)))
     assert recording.steps[player.ticks[player.start][0]] is step
     assert any(item.look == "mark" for item in player.scenes[0].items)
+
+
+def loops_of_fa2(Q):
+    with kernel("fa2_forward", Q=Q):
+        for rows in tiles(12, 4):
+            load(Q, rows)
+
+
+def test_a_lessons_short_version_has_the_title_of_its_rung_and_its_own_lines():
+    shown = record(loops_of_fa2, toy()[0])
+    assert (shown.title, shown.rung) == ("FA2", "fa2_forward") and "load(Q, rows)" in shown.lines[3].text
+    assert record(lambda: loops_of_fa2(toy()[0]), follow=loops_of_fa2).title == "loops_of_fa2", "not a learner's"
 
 
 def one_step(Q_i, K_j, O_i):

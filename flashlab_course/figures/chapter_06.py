@@ -27,22 +27,16 @@ def moved_by_tensor(log, eager=None):
     return moved
 
 
-def share_of(log, tensors=STATE, eager=None):
-    """The part of a log's bytes that these tensors take, as a rule the running state: O, l and m."""
-    moved = moved_by_tensor(log, eager)
-    return sum(moved.get(tensor, 0) for tensor in tensors) / sum(moved.values())
-
-
 @figure
 def traffic_by_tensor(logs, tensors=STATE, eager=None):
     """HBM bytes of each tensor, a bar for each rung.
 
     logs: rung's name -> log; tensors: whose share the title says; eager: as moved_by_tensor takes it
     """
-    shares = ", ".join(f"{100 * share_of(log, tensors, eager):.0f} % of the traffic in {label(name)}"
-                       for name, log in logs.items())
     moved = {name: moved_by_tensor(log, eager) for name, log in logs.items()}
-    return bars(moved, f"{', '.join(tensors)}: {shares}",
+    shares = {name: sum(one.get(T, 0) for T in tensors) / sum(one.values()) for name, one in moved.items()}
+    said = ", ".join(f"{100 * share:.0f} % of the traffic in {label(name)}" for name, share in shares.items())
+    return bars(moved, f"{', '.join(tensors)}: {said}",
                 "Modelled: counted by flashlab.memory, reads and writes together.", "HBM traffic", byte=True)
 
 

@@ -25,7 +25,7 @@ from flashlab_course.figures.chapter_06 import unit_times
 from flashlab_course.lesson import changes, compare, replay, reveal, yours
 from flashlab_course.player import play, record
 from flashlab.memory import KiB, Memory, kernel, load, store, tiles
-from flashlab.oracle import attention, judge, max_error
+from flashlab.oracle import attention as exact_attention, judge, max_error
 from flashlab.rungs import fa1, fa2
 from flashlab.rungs.fa1 import fa1_forward
 from flashlab.rungs.fa2 import fa2_forward
@@ -195,7 +195,7 @@ two = slice(0, 2 * B)
 for cols in tiles(2 * B, B):
     O1, l1, m1, L1 = torch.zeros(N, d), torch.zeros(N), torch.full((N,), -torch.inf), torch.empty(N)    # empty
     fa1._key_block(Q, K[two], V[two], O1, l1, m1, L1, cols, B, None, d**-0.5, lambda rows, cols: None, 0.0)
-truth, _ = attention(Q, K[two], V[two])
+truth, _ = exact_attention(Q, K[two], V[two])
 print(f"error when two key blocks race: {max_error(O1, truth):.2f}; the largest |O| is {truth.abs().max():.2f}")
 
 # %% [markdown]
