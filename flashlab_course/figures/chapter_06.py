@@ -51,7 +51,7 @@ def unit_times(d, other):
 
 @figure
 def programs_on_sms(programs, sms=132):
-    """Programs on a device's SMs, one an SM at a time, time to scale.
+    """Programs on a device's SMs, one at a time on each; time to scale.
 
     programs: name -> their number, or (number, how long each takes)
     """
@@ -71,7 +71,7 @@ def programs_on_sms(programs, sms=132):
     axs[0].set_ylabel("time")
     axs[0].yaxis.get_major_locator().set_params(integer=True)
     return finish(fig, f"{sms} SMs are busy {', '.join(said)}",
-                  "Modelled: every tile takes equally long, one program an SM at a time. Grey: idle; white: done.")
+                  "Modelled: every tile takes equally long, each SM runs one program at a time. Grey: idle; white: done.")
 
 
 @figure

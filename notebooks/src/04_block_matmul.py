@@ -11,7 +11,7 @@
 #
 # **You will be able to** multiply matrices tile by tile and predict the traffic from the tile size; compute both products of attention without ever storing $S$; explain why a softmax for each tile gives a wrong answer; and repair it.
 #
-# **You need** chapter 03 · **core:** sitting 1, 20 minutes, and sitting 2, 40 minutes · **further:** sitting 3, 45 minutes · **runs on** CPU or GPU
+# **You need** chapter 03 · **core:** sitting 1, 15 minutes, and sitting 2, 40 minutes · **further:** sitting 3, 35 minutes · **runs on** CPU or GPU
 #
 # Chapter 03 ended with attention that is exact and needs no $N \times N$ matrix, but reads each key once for every query. A tile of many queries reads it once for all of them.
 
@@ -57,7 +57,7 @@ print("the same tile of A @ B:", torch.equal(C_11, (A @ B)[0:4, 0:2]))
 # %% [markdown]
 # Sizes rarely divide so well. `tiles(10, 4)` gives the slices 0:4, 4:8 and 8:10. In this course a tile size always means "at most", and the last tile may be short.
 #
-# **Takeaway.** A tile of a product is a sum of products of tiles. The order does not matter, nor does the size of the tiles.
+# **Takeaway.** A tile of a product is a sum of products of tiles. They may be added in any order, and tiles may have any size.
 #
 # ### Why tiles save traffic
 #
@@ -98,9 +98,9 @@ figures.curves({"read": counted}, f"Tiles 4 times as wide: {counted[16] // 2**10
 #
 # </details>
 #
-# Why not take one tile as large as $C$? The error says it: the tile of $C$ is on chip, so is the product to be added, and their sum has no room.
+# Why not take one tile as large as $C$? The error message says why: the tile of $C$ is on chip, and so is the product to be added. Their sum has no room.
 #
-# **Takeaway.** Traffic falls with the edge of the tile, and the size of the fast memory limits the edge. FlashAttention lives on this.
+# **Takeaway.** Traffic falls with the edge of the tile, and the size of the fast memory limits the edge. FlashAttention saves its bytes in this way.
 #
 # ### The two products of attention
 #
@@ -141,7 +141,7 @@ play(record(without_softmax, q, k, v, B=4, sram_bytes=1024))
 #
 # ### A softmax for each tile?
 #
-# A tile sees only $B_c$ scores of a row. Try what one can do with them: $\mathrm{softmax}^*(S_{ij}) = e^{S_{ij} - \mathrm{rowmax}(S_{ij})}$, with the tile's own maximum. Then $O_i = \sum_j \mathrm{softmax}^*(S_{ij})\, V_j$, divided at the end by the sum of all weights.
+# A tile sees only $B_c$ scores of a row. Suppose that each tile uses its own maximum: $\mathrm{softmax}^*(S_{ij}) = e^{S_{ij} - \mathrm{rowmax}(S_{ij})}$. Then $O_i = \sum_j \mathrm{softmax}^*(S_{ij})\, V_j$, divided at the end by the sum of all weights.
 #
 # This cell goes wrong on purpose: 64 tokens, tiles of 16. `ones` in place of $V$ adds up the weights of each row.
 
@@ -161,7 +161,7 @@ s = (Q @ K.T)[5]                                       # the scores of query 5
 true, star = torch.softmax(s, 0), torch.cat([torch.exp(tile - tile.amax()) for tile in s.split(16)])
 shares = {name: [tile.sum().item() for tile in (100 * w / w.sum()).split(16)] for name, w in (("softmax", true), ("softmax*", star))}
 figures.bars({f"tile {n}, {name}": share[n] for n in range(4) for name, share in shares.items()},
-             "softmax* gives each tile a weight that its own maximum decides", "Measured here: one query, 64 keys, tiles of 16.",
+             "softmax* forgets how large the maximum of each tile is", "Measured here: one query, 64 keys, tiles of 16.",
              "% of the weight", worse=[f"tile {n}, softmax*" for n in range(4)])
 
 # %% [markdown]
@@ -328,9 +328,9 @@ for N_q, N_k, d, d_v, large in [(64, 64, 16, 16, 1), (97, 200, 59, 16, 1), (113,
 # %% [markdown]
 # And the bytes, for 256 tokens, $d = 64$ and query blocks of 64 rows?
 #
-# | | stored and loaded |
+# | | moved between HBM and chip |
 # |---|---|
-# | naive attention | $Q$, $K$, $V$ and $O$ once; $S$, scaled $S$ and $P$ twice each |
+# | naive attention | $Q$, $K$, $V$ and $O$ once; $S$, scaled $S$ and $P$ each stored and loaded |
 # | by tiles | $Q$ and $O$ once; $K$ and $V$ once for each query block |
 #
 # An $N \times N$ matrix is as large as four $N \times d$ matrices here. **Predict** the bytes by tiles as a share of naive attention's.

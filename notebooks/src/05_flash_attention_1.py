@@ -128,7 +128,7 @@ for seen in (16, 32, 48):
 #
 # | | moved between HBM and chip |
 # |---|---|
-# | naive attention | $Q$, $K$, $V$, $O$ once; $S$, scaled $S$ and $P$ twice each |
+# | naive attention | $Q$, $K$, $V$ and $O$ once; $S$, scaled $S$ and $P$ each stored and loaded |
 # | FA1, once | $K$, $V$ |
 # | FA1, for each key block | $Q$ loaded; $O$, $l$, $m$ loaded and stored |
 #
@@ -153,11 +153,11 @@ figures.traffic_against(points)
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# In matrices of $N \times d$: FA1 loads $Q$ and loads and stores $O$ 16 times, which is 48. With $K$, $V$, $l$ and $m$ that makes 52. Naive attention moves $4 + 6 \cdot 16 = 100$.
+# Count matrices of $N \times d$. For each of 16 key blocks, FA1 loads $Q$, loads $O$ and stores $O$: 48. Everything else adds 4. Naive attention moves $4 + 6 \cdot 16 = 100$.
 #
 # </details>
 #
-# **Takeaway.** The traffic still grows with $N^2$, but divided by $B_c$: key blocks twice as long halve it.
+# **Takeaway.** The traffic still grows with $N^2$, but divided by $B_c$: a $B_c$ twice as large halves it.
 #
 # ### How large may a tile be?
 #
@@ -226,7 +226,7 @@ figures.tiles_in_sram({f"the paper's {B_r} × {B_c}": needed, "64 × 64": tile_b
 # | 16 | write $\ell_i$, $m_i$ | `store(l, rows, l_i)`, `store(m, rows, m_i)` | |
 # | 19 | return $O$, $\ell$, $m$, $\mathcal R$ | `return (O, l, m) if return_lm else (O, L)` | **b** |
 #
-# **a**: the paper subtracts the maximum of the tile and corrects twice; we subtract the running maximum and correct once. **b**: every rung returns $(O, L)$, so ours also stores $L_i = m_i + \ln l_i$ after the last key block.
+# **a**: the paper subtracts the maximum of the tile and rescales twice; we subtract the running maximum and rescale once. **b**: every rung returns $(O, L)$, so ours also stores $L_i = m_i + \ln l_i$ after the last key block.
 #
 # ### Whose maximum?
 #

@@ -222,7 +222,7 @@ figures.programs_on_sms({"fa1_forward": (batch * heads, T_r), "fa2_forward": (ba
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# FA2's $16 \cdot 64 = 1024$ programs take 132 SMs 8 waves. FA1's only wave lasts as long as 64 of these. With `batch = 16` both fill the GPU, and FA2 gains 2 %.
+# The programs that run at the same time form a wave. FA2's $16 \cdot 64 = 1024$ programs make 8 waves on 132 SMs. FA1's only wave lasts as long as 64 of these. With `batch = 16` both fill the GPU, and FA2 gains 2 %.
 #
 # </details>
 #
@@ -324,7 +324,7 @@ figures.bars({f"d = {head}, {unit}": 1e12 * time for head in times for unit, tim
 # %% [markdown]
 # FlashAttention-3 overlaps the exponentials of one tile with the products of another. FlashAttention-4 also computes some of them as polynomials, on the multiply-add units of a Blackwell GPU. (The bars of other operations are upper limits: real kernels fuse several of them.)
 #
-# **Takeaway.** Count operations by the unit that does them. One exponential can cost as much as hundreds of product FLOPs.
+# **Takeaway.** Count operations by the unit that does them. A few operations on a slow unit can matter as much as many on a fast one.
 #
 # ### Sharing one tile among warps
 #
