@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 
-from flashlab.validate import check_positive
 from flashlab_course.figures.colors import color
 from flashlab_course.figures.plots import bars, box, matrices, panels
 from flashlab_course.figures.style import figure, finish
@@ -55,7 +54,6 @@ def programs_on_sms(programs, sms=132):
 
     programs: name -> their number, or (number, how long each takes)
     """
-    check_positive(sms=sms)
     fig, axs = panels(len(programs), size=(9, 3.4), sharey=True)
     said, last = [], 0
     for ax, (name, one) in zip(axs, programs.items(), strict=True):
@@ -71,13 +69,12 @@ def programs_on_sms(programs, sms=132):
     axs[0].set_ylabel("time")
     axs[0].yaxis.get_major_locator().set_params(integer=True)
     return finish(fig, f"{sms} SMs are busy {', '.join(said)}",
-                  "Modelled: every tile takes equally long, each SM runs one program at a time. Grey: idle; white: done.")
+                  "Modelled: all tiles take equally long, each SM runs one program at a time. Grey: idle; white: done.")
 
 
 @figure
 def split_among_warps(B_r, B_c, d, warps=4):
     """Which warp holds which part of P_ij, split by keys (FA1) and by queries (FA2)."""
-    check_positive(B_r=B_r, B_c=B_c, d=d, warps=warps)
     mine = np.tile(np.arange(1, warps + 1), (warps, 1))
     passed = (warps - 1) * 4 * B_r * (d + 2)
     return matrices({"FA1, split by keys:\nall warps add to each row of O": mine,
