@@ -2,24 +2,24 @@
 
 Chapter 04 · difficulty 3 of 5 · 25 minutes
 
-C = A B, one tile of C at a time. The tile stays on chip while the tiles of A's rows and of B's columns pass by.
+C = A B, one tile of C at a time. The tile of C stays on chip while the tiles of A's rows and of B's columns pass by.
 
     A (M, K)   B (K, N)   ->   C (M, N)
 
     C[rows, cols] = sum over inner of A[rows, inner] B[inner, cols]
 
-Tiles of C are B_m x B_n, steps along the sum take at most B_k. Sizes need not be multiples of them: the last tile of a
-row or column is short. Each byte is counted: every tile of C is stored once. A and B may be 16-bit: turn tiles into
-float32 after the load (`.float()`), the sum needs it.
+A tile of C is at most B_m x B_n, and a step along the sum takes at most B_k. Sizes need not be multiples of them: the
+last tile of a row or column is short. Every byte is counted, so store each tile of C once. A and B may be 16-bit, but
+the sum needs float32: convert each tile after the load (`.float()`).
 
-load(T, rows, cols) brings a tile on chip, store(T, rows, tile, cols) brings one back, tiles(N, B) gives the slices.
-A, B and C are float16, bfloat16 or float32, all of them alike. No size is 0.
+load(T, rows, cols) brings a tile on chip, store(T, rows, tile, cols) writes one back, tiles(N, B) gives the slices.
+A, B and C have the same dtype: float16, bfloat16 or float32. No size is 0.
 
 Not allowed: changing the inputs, larger tiles, more than one tile of C on chip at a time (the product that is being
-added to it is none), a second load or store of a tile for the same tile of C, the finished function from flashlab or
-solutions/.
+added to it does not count), a second load or store of a tile for the same tile of C, the finished function from
+flashlab or solutions/.
 
-Hint: three loops. Which of them run over different tiles of C, and which over the terms of one sum?
+Hint: write three loops. Which of them visit the tiles of C, and which visits the terms of one sum?
 """
 
 import torch

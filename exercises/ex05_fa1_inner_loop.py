@@ -2,17 +2,24 @@
 
 Chapter 05 · difficulty 4 of 5 · 35 minutes
 
-FA1 keeps a key block on chip and lets the query blocks pass. Each step takes O_i, l_i, m_i from HBM, adds one key block
-and puts them back. O_i is normalised at all times: it is the attention over the keys seen so far.
+FA1 keeps a key block on chip while the query blocks pass by. For each of them it loads O_i, l_i and m_i, adds the key
+block, and stores them again. Write the part in the middle.
 
     Q_i (B_r, d)   K_j (B_c, d)   V_j (B_c, d_v)   O_i (B_r, d_v)   l_i, m_i (B_r,)   ->   O_i, l_i, m_i, new ones
 
-m_i is the largest score of each row so far, l_i the sum of exp(score − m_i); the softmax is that of Q_i Kᵀ · scale over
-the keys that are not hidden. A row may have no visible key yet (m_i = -inf, l_i = 0): its O_i stays 0. hidden is True
-where a query must not see a key; None means that nothing is hidden. Dropout acts on the finished weights: those where
-keep is False become 0, the others are divided by 1 − dropout_p. l_i is the sum without dropout. Either keep is given
-and 0 < dropout_p < 1, or keep is None, dropout_p is 0, and nothing is dropped. Scores lie between −1000 and 1000; scale
-is any finite number, 0 and negative ones too. Tensors are float32, and no size is 0.
+For the keys that were added so far and are not hidden, the state means:
+
+    m_i    the largest score of each row. Scores are Q_i Kᵀ · scale; -inf if the row saw no key yet
+    l_i    the sum of exp(score − m_i) of each row, 0 if it saw no key yet
+    O_i    the finished attention, already divided by l_i; 0 if the row saw no key yet
+
+hidden is True where a query must not see a key; None means that nothing is hidden.
+
+Dropout acts on the finished weights: where keep is False they become 0, and the others are divided by 1 − dropout_p.
+l_i is the sum without dropout. Without dropout, keep is None and dropout_p is 0; with it, 0 < dropout_p < 1.
+
+Scores lie between −1000 and 1000; scale is any finite number, 0 and negative ones too. Tensors are float32, and no size
+is 0.
 
 Not allowed: changing the inputs, the finished function from flashlab or solutions/.
 

@@ -1,16 +1,16 @@
 """ex05_tile_sizes · tile sizes from the size of the SRAM
 
-Chapter 05 · difficulty 2 of 5 · 20 minutes
+Chapter 05 · difficulty 2 of 5 · 15 minutes
 
-First the rule as FlashAttention-1 published it, then one that leaves room for S_ij and P_ij. M is the number of whole
-elements that fit the SRAM; bytes may be left over.
+Write two rules. The first is the one that FlashAttention-1 published. The second leaves room for S_ij and P_ij. M is
+the number of whole elements that fit the SRAM.
 
     published:     B_c = ⌈M / 4d⌉        B_r = min(⌈M / 4d⌉, d)
     with room:     the largest multiple B of 16 with 8·B·max(d, d_v) + 3·B² ≤ M
 
-8·B·max(d, d_v) is room for Q_i, K_j, V_j, O_i and as much again for results in the making, 3·B² for S_ij, P_ij and one
-temporary. sram_bytes is always enough for B = 16. All three results are ints. Example: 192 KiB in float32 with
-d = d_v = 64 give B_r = 64, B_c = 192, B = 64.
+8·B·max(d, d_v) is room for Q_i, K_j, V_j and O_i, and as much again for intermediate results. 3·B² is room for S_ij,
+P_ij and one intermediate result. sram_bytes is always enough for B = 16. All three results are ints. Example: 192 KiB
+in float32 with d = d_v = 64 give B_r = 64, B_c = 192, B = 64.
 
 Not allowed: the finished function from flashlab or solutions/.
 

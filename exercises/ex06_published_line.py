@@ -2,10 +2,9 @@
 
 Chapter 06 · difficulty 3 of 5 · 25 minutes
 
-Algorithms get copied by hand, and copies go wrong. Below is causal attention by key blocks, N_q = N_k = N, with
-mistakes that stand in widely read texts: one in a paper's first version, the others in notes made from it. Four lines
-are wrong. Write the function as it should be: these lines repaired, or lines of your own that give the same O and L
-block by block.
+Algorithms get copied by hand, and copies go wrong. Below is causal attention by key blocks, N_q = N_k = N. Four of the
+lines are wrong, as they were printed: one in the first version of a paper, the others in notes made from it. Write the
+function as it should be. Repair these lines, or write lines of your own that give the same O and L block by block.
 
      1   O = 0, l = 0, m = −∞
          for each key block j = 0, 1, ...
@@ -27,8 +26,8 @@ Tensors are float32, which is exact enough for the sums too, and no size is 0.
 Not allowed: changing the inputs, the N by N scores at once (unless B_c is N or more), a library's attention
 (F.scaled_dot_product_attention), the finished function from flashlab or solutions/.
 
-Hint: take N = 1 and B_c = 1 and go through the lines with numbers. Then two key blocks, where the second one has the
-larger score.
+Hint: go through the lines with numbers. Take N = 1 and B_c = 1 first. Then take two key blocks, where the second one
+has the larger score.
 """
 
 import torch

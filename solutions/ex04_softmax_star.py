@@ -2,7 +2,7 @@
 
 Chapter 04 · difficulty 3 of 5 · 25 minutes
 
-This is attention by key blocks, and it is wrong: each tile is shifted by its own maximum, and the tiles are added up as
+This is attention by key blocks, and it is wrong. Each tile is shifted by its own maximum, and the tiles are added up as
 if they were in the same units.
 
     O = 0
@@ -11,8 +11,8 @@ if they were in the same units.
         O   = O + exp(S_j − rowmax(S_j)) V_j            # softmax*
     return O
 
-Repair it. Keep the loop over blocks of at most B_c keys: no tensor of scores may have N_k columns (K.T, a view, has no
-scores), unless B_c is N_k or more. One pass over the keys is enough, more are allowed.
+Repair it. Keep the loop over blocks of at most B_c keys: no tensor of scores may have N_k columns, unless B_c is N_k or
+more. (K.T may have them; it holds no scores.) One pass over the keys is enough, more are allowed.
 
     Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
 Scores lie between −1000 and 1000.
@@ -21,7 +21,7 @@ Tensors are float32, and no size is 0.
 Not allowed: changing the inputs, a tensor of N_q by N_k, a library's attention (F.scaled_dot_product_attention), the
 finished function from flashlab or solutions/.
 
-Hint: two things are missing. One concerns every tile but the first, the other a single tile too.
+Hint: two things are missing. The first is needed from the second tile on, the second even if there is only one tile.
 """
 
 import torch

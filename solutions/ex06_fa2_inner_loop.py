@@ -2,20 +2,20 @@
 
 Chapter 06 · difficulty 4 of 5 · 30 minutes
 
-One program of FA2: query block i stays on chip, the key blocks j = 0, 1, ... pass by, O[rows] and L[rows] are written
-once. HBM is touched through load and store only, and each byte is counted: Q[rows] is read once, K and V are read once
-per program.
+Write one program of FA2. Query block i stays on chip while the key blocks j = 0, 1, ... pass by; O[rows] and L[rows]
+are stored once, at the end. Use load and store only. Every byte is counted: load Q[rows] once, and each block of K and
+V once.
 
     Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)   L (N_q,), the natural-log logsumexp of each row
 
-The scores are Q Kᵀ · scale. O_i may be divided once, after the last block: that is what FA2 changes in the arithmetic.
+The scores are Q Kᵀ · scale. Divide O_i once, after the last block: FA2 saves the other divisions.
 Scores lie between −1000 and 1000; scale is any finite number.
 Q, K, V and O are float16 or float32, L is float32. No size is 0.
 
 Not allowed: changing the inputs, more than B_c keys at a time, a second load of a key block, a store in each step, the
 finished function from flashlab or solutions/.
 
-Hint: write the case of a single key block first. What of O_i and l_i is stale once a second one raises the maximum?
+Hint: write it for a single key block first. Which of O_i and l_i must change when a second block raises the maximum?
 """
 
 import torch
@@ -28,7 +28,7 @@ inf = float("inf")
 def fa2_program(Q, K, V, O, L, rows, B_c, scale):
     """Attention of the queries Q[rows] to all keys, at most B_c of them at a time: fills O[rows] and L[rows].
 
-    Tiles are turned into L.dtype after the load (`.to(L.dtype)`): sums of 16-bit numbers need 32 bits.
+    Convert tiles to L.dtype after the load (`.to(L.dtype)`): sums of 16-bit numbers need 32 bits.
     tiles(N, B) gives the slices that cut 0 ... N into blocks of at most B.
     """
     # >>> your turn: load Q_i, walk the key blocks with O_i, l_i and m_i, store O[rows] and L[rows]

@@ -14,7 +14,7 @@ import torch
 from flashlab import cost
 from flashlab.memory import Memory
 from flashlab.oracle import attention, max_error
-from flashlab.rungs.block_matmul import attention_without_softmax, block_matmul, softmax_star_attention
+from flashlab.rungs.block_matmul import block_matmul, softmax_star_attention
 from flashlab.rungs.online_softmax import merge, softmax_three_pass, softmax_two_pass, softmax_weighted_sum
 
 
@@ -70,9 +70,8 @@ def test_block_matmul(dtype):
         assert (mem.read, mem.written, mem.matmul_flops) == expected
 
 
-def test_without_softmax_two_products_and_softmax_star_is_wrong_as_soon_as_there_are_two_tiles():
+def test_softmax_star_is_wrong_as_soon_as_there_are_two_tiles():
     Q, K, V = torch.randn(20, 8), torch.randn(30, 8), torch.randn(30, 5)
-    assert max_error(attention_without_softmax(Q, K, V, B_r=7, B_c=9), Q.double() @ K.double().T @ V.double()) < 1e-4
     right, _ = attention(Q, K, V, scale=1.0)
     assert max_error(softmax_star_attention(Q, K, V, B_r=5, B_c=10), right) > 0.1
     ratio = softmax_star_attention(Q, K, V, B_r=5, B_c=30) / right

@@ -130,6 +130,16 @@ def test_a_learners_function_is_shown_with_its_own_lines_and_opens_where_a_numbe
     assert any(item.look == "mark" for item in player.scenes[0].items)
 
 
+def short_fa2(Q):
+    with kernel("fa2_forward", Q=Q):
+        load(Q, slice(0, 4))
+
+
+def test_a_lessons_short_version_has_its_rungs_title_and_a_learners_has_its_own():
+    Q, *_ = toy()
+    assert [record(short_fa2, Q).title, record(lambda: short_fa2(Q), follow=short_fa2).title] == ["FA2", "short_fa2"]
+
+
 def one_step(Q_i, K_j, O_i):
     return O_i + Q_i @ K_j.T @ K_j
 

@@ -1,4 +1,4 @@
-"""Matrix products by tiles, attention by tiles without its softmax, and the tile-wise softmax* that goes wrong."""
+"""Matrix products by tiles, and the tile-wise softmax* that goes wrong."""
 
 import torch
 
@@ -40,30 +40,21 @@ def _add_product(C_ij, A, B, rows, inner, cols):
     return C_ij + A_ik @ B_kj                              # (B_m, B_n)
 
 
-def attention_without_softmax(Q, K, V, *, B_r, B_c):
-    """(Q Kᵀ) V by tiles, (N_q, d_v): FlashAttention's loops without the softmax. S is never stored."""
-    return _by_tiles("attention_without_softmax", lambda S_ij: S_ij, Q, K, V, B_r, B_c)
-
-
 def softmax_star_attention(Q, K, V, *, B_r, B_c):
     """WRONG on purpose: each tile's scores are shifted by the tile's own maximum, and the tiles are then added up.
 
     softmax*(S_ij) = exp(S_ij − rowmax(S_ij)). Two tiles of one row are in different units, e^(their maximum), and the
     sum of the weights is never divided out. Chapter 04 shows it fail, and repairs it.
     """
-    star = lambda S_ij: torch.exp(S_ij - S_ij.amax(-1, keepdim=True))
-    return _by_tiles("softmax_star_attention", star, Q, K, V, B_r, B_c)
-
-
-def _by_tiles(name, weight, Q, K, V, B_r, B_c):
     check_qkv(Q, K, V)
     check_positive(B_r=B_r, B_c=B_c)
     O = Q.new_empty(len(Q), V.shape[-1])
-    with kernel(name, Q=Q, K=K, V=V, O=O):
+    with kernel("softmax_star_attention", Q=Q, K=K, V=V, O=O):
         for rows in tiles(len(Q), B_r):
             Q_i = load(Q, rows)                            # (B_r, d)
             O_i = Q_i.new_zeros(len(Q_i), V.shape[-1])
             for cols in tiles(len(K), B_c):
-                O_i = O_i + weight(Q_i @ load(K, cols).T) @ load(V, cols)    # (B_r, d_v)
+                S_ij = Q_i @ load(K, cols).T               # (B_r, B_c)
+                O_i = O_i + torch.exp(S_ij - S_ij.amax(-1, keepdim=True)) @ load(V, cols)    # (B_r, d_v)
             store(O, rows, O_i)
     return O

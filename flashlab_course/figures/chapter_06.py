@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 
-from flashlab.validate import check_positive
 from flashlab_course.figures.colors import color
 from flashlab_course.figures.plots import bars, box, matrices, panels
 from flashlab_course.figures.style import figure, finish
@@ -27,22 +26,16 @@ def moved_by_tensor(log, eager=None):
     return moved
 
 
-def share_of(log, tensors=STATE, eager=None):
-    """The part of a log's bytes that these tensors take, as a rule the running state: O, l and m."""
-    moved = moved_by_tensor(log, eager)
-    return sum(moved.get(tensor, 0) for tensor in tensors) / sum(moved.values())
-
-
 @figure
 def traffic_by_tensor(logs, tensors=STATE, eager=None):
     """HBM bytes of each tensor, a bar for each rung.
 
     logs: rung's name -> log; tensors: whose share the title says; eager: as moved_by_tensor takes it
     """
-    shares = ", ".join(f"{100 * share_of(log, tensors, eager):.0f} % of the traffic in {label(name)}"
-                       for name, log in logs.items())
     moved = {name: moved_by_tensor(log, eager) for name, log in logs.items()}
-    return bars(moved, f"{', '.join(tensors)}: {shares}",
+    shares = {name: sum(one.get(T, 0) for T in tensors) / sum(one.values()) for name, one in moved.items()}
+    said = ", ".join(f"{100 * share:.0f} % of the traffic in {label(name)}" for name, share in shares.items())
+    return bars(moved, f"{', '.join(tensors)}: {said}",
                 "Modelled: counted by flashlab.memory, reads and writes together.", "HBM traffic", byte=True)
 
 
@@ -57,11 +50,10 @@ def unit_times(d, other):
 
 @figure
 def programs_on_sms(programs, sms=132):
-    """Programs on a device's SMs, one an SM at a time, time to scale.
+    """Programs on a device's SMs, one at a time on each; time to scale.
 
     programs: name -> their number, or (number, how long each takes)
     """
-    check_positive(sms=sms)
     fig, axs = panels(len(programs), size=(9, 3.4), sharey=True)
     said, last = [], 0
     for ax, (name, one) in zip(axs, programs.items(), strict=True):
@@ -77,13 +69,12 @@ def programs_on_sms(programs, sms=132):
     axs[0].set_ylabel("time")
     axs[0].yaxis.get_major_locator().set_params(integer=True)
     return finish(fig, f"{sms} SMs are busy {', '.join(said)}",
-                  "Modelled: every tile takes equally long, one program an SM at a time. Grey: idle; white: done.")
+                  "Modelled: all tiles take equally long, each SM runs one program at a time. Grey: idle; white: done.")
 
 
 @figure
 def split_among_warps(B_r, B_c, d, warps=4):
     """Which warp holds which part of P_ij, split by keys (FA1) and by queries (FA2)."""
-    check_positive(B_r=B_r, B_c=B_c, d=d, warps=warps)
     mine = np.tile(np.arange(1, warps + 1), (warps, 1))
     passed = (warps - 1) * 4 * B_r * (d + 2)
     return matrices({"FA1, split by keys:\nall warps add to each row of O": mine,
