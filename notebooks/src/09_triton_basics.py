@@ -265,7 +265,7 @@ figures.curves(shares, f"The fused softmax runs at {min(shares['one program a ro
                "columns N, float16", "% of a copy's speed", log="x", ticks=[256, 1024, 4096, 16384], ylim=(0, 115), ceilings={"a copy": 100})
 
 # %% [markdown]
-# (A little above 100 % is possible: PyTorch's copy is not the fastest there is.)
+# (`torch.softmax` moves the same bytes as our kernel; it is slower here for other reasons.)
 #
 # **Takeaway.** Time follows traffic: five operations in one kernel take about as long as a copy. FlashAttention is this idea with two matrix products inside.
 #
@@ -529,7 +529,7 @@ for case, found in findings.items():
 #
 # ### An open question
 #
-# In sitting 4, the sectors stay the same from stride 8 to 16, 32 a load, and the time still doubles; from 16 to 32 it stays. Which part of the machine could work in pieces of 64 bytes? Which counters (sectors loaded, bytes through L2, bytes read from DRAM) would you measure, at which strides? What would you expect for float16?
+# In sitting 4, the sectors stay the same from stride 8 to 16, 32 a load, and the time still doubles; from 16 to 32 it stays. Which part of the machine could work in pieces of 64 bytes? Which counters (sectors loaded, bytes through L2, bytes read from DRAM) would you measure, at which strides?
 #
 # ## Sources
 #
