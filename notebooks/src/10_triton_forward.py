@@ -162,7 +162,7 @@ my_tails = {"neither": None, "loads": None, "scores": None, "loads and scores": 
 
 # %%
 results, words = {}, {}
-for name in my_tails:
+for name in ("neither", "loads", "scores", "loads and scores"):
     O = results[name] = forward_with(name.split(" and "), Q, K, V)
     verdict = judge(O, None, Q, K, V)
     words[name] = "right" if verdict.ok else "NaN" if O.isnan().any() else "wrong"
@@ -171,9 +171,10 @@ _ = compare("ragged tail with these guards", my_tails, words, reasons={
     "right": "Right? With loads alone, a key of zeros scores 0, and exp(0 - m) is a weight. With scores alone, 0 · NaN is NaN."})
 zeros = torch.zeros(8, 32, device=device)
 P = torch.softmax(Q @ torch.cat([K, zeros]).T * 32**-0.5, -1)
-figures.matrices({"": P.cpu()}, f"With load masks alone, eight keys of zeros take {P[:, N_k:].sum() / P.sum():.0%} of the weight",
-                 f"Measured here: the softmax of the scores that a load mask alone leaves; keys from {N_k} on do not exist.", "key", "query",
-                 number="")
+ghosts = torch.arange(48, device=device) >= N_k
+figures.matrices({"": torch.where(ghosts, -P, P).cpu()}, f"With load masks alone, eight keys of zeros take {P[:, ghosts].sum() / P.sum():.0%} of the weight",
+                 "Measured here: the softmax of the scores that a load mask alone leaves. Orange: keys that do not exist.", "key", "query",
+                 number="", top=0.1)
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
@@ -188,7 +189,7 @@ figures.matrices({"": P.cpu()}, f"With load masks alone, eight keys of zeros tak
 #
 # ### Causal: stop early, hide the edge, mind blind rows
 #
-# The loop stops at the last key that the block's last query sees, as in chapter 06: key $\min(N_q, (i+1) B_r) + N_k - N_q$, exclusive. In the tiles on the diagonal the mask is one comparison, $j \le i + N_k - N_q$ (for token numbers $i$ and $j$). It hides the short tail as well.
+# As in chapter 06, the loop ends after the last key that the block's last query sees: after $\min(N_q, (i+1) B_r) + N_k - N_q$ keys. In the tiles on the diagonal the mask is one comparison, `keys <= rows[:, None] + N_k - N_q`. It hides the short tail as well.
 #
 # With more queries than keys some rows see nothing. **Predict.** 50 queries, 40 keys, tiles of $16 \times 16$, causal: how many rows are NaN without chapter 05's `m_safe`?
 
@@ -529,8 +530,8 @@ my_small_tiles = {"8 × 8": None, "8 × 16": None, "16 × 8": None}
 
 # %%
 outcomes = {}
-for name in my_small_tiles:
-    B_r, B_c = map(int, name.split(" × "))
+for B_r, B_c in ((8, 8), (8, 16), (16, 8)):
+    name = f"{B_r} × {B_c}"
     try:
         outcomes[name] = "compiles" * bool(compile_for(fa2_forward_kernel, arguments | {"B_r": B_r, "B_c": B_c}, 90).ptx)
     except RuntimeError as error:
