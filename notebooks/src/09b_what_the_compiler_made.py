@@ -11,7 +11,7 @@
 #
 # **You will be able to** read what Triton's compiler made of a kernel: which thread holds which element, how wide its loads are, which instructions multiply, what spilled out of the registers; and to say which of that changes the time.
 #
-# **You need** chapter 09 with its exercises · **further:** sittings 1 and 2, 30 minutes each · **runs on** CPU or GPU; Triton, so Linux
+# **You need** chapter 09 with its exercises · **further:** sittings 1 and 2, 25 minutes each · **runs on** CPU or GPU; Triton, so Linux
 #
 # Any machine with Triton can compile for any NVIDIA GPU, so everything here but the times is done on yours.
 
@@ -100,7 +100,7 @@ compare("the way of the lanes", my_lanes, {name: ("down a column", "along a row"
 print(f"{compiled.ttgir.count('convert_layout')} conversions, {compiled.shared_bytes} bytes of shared memory")
 held = {name: tile.holders() for name, tile in tiles.items()}
 ways = ", ".join(f"{name} {('down a column', 'along a row')[tile.order[0]]}" for name, tile in tiles.items())
-figures.matrices({name: np.where(warp == 0, lane + 1.0, np.nan) for name, (warp, lane) in held.items()}, f"Neighbouring lanes: {ways}",
+figures.matrices({name: np.where(warp == 0, lane + 1.0, np.nan) for name, (warp, lane) in held.items()}, f"Neighboring lanes: {ways}",
                  "Measured here: compiled, not run. The lanes of warp 0, the darker the higher; white: the other warps.", number="")
 
 # %% [markdown]
@@ -206,7 +206,7 @@ for name, tiles in orders.items():
     for program, (i, j) in enumerate(tiles[:9]):
         first[name][0][i, j], first[name][1][i, j] = program + 1, program
 figures.matrices(first, " or ".join(f"{strips(tiles[:9])}" for tiles in orders.values()) + " strips of A and B for 9 programs: the order decides",
-                 "Definition: in the cells the program, of the first 9; grey: of later ones. A row of tiles needs a strip of A, a column one of B.",
+                 "Definition: in the cells the program, of the first 9; gray: of later ones. A row of tiles needs a strip of A, a column one of B.",
                  "tile column: a strip of B", "tile row: a strip of A")
 
 # %% [markdown]
@@ -312,9 +312,9 @@ figures.curves(shares, f"At 1024³ {shares['pointers'][1024]:.0f} and {shares['d
                log="x", ylim=(0, 115), ceilings={"torch": 100})
 
 # %% [markdown]
-# At $1024^3$ both are far behind: tiles of $128 \times 256$ make 32 programs, and an H100 has 132 SMs.
+# At $1024^3$ both are far behind: tiles of $128 \times 256$ make 32 programs, and an H100 has 132 SMs. Descriptors are ahead there; we have not examined why.
 #
-# **Takeaway.** Descriptors take over addresses, edges and masks. Here they save no time.
+# **Takeaway.** Descriptors take over addresses, edges and masks. Whether they also save time, only a measurement says: in large products they do not.
 #
 # ### Registers and spills
 #
@@ -339,7 +339,7 @@ for name, binary in zip(choices, binaries, strict=True):
           f"{binary.shared_bytes / 1024:.0f} KiB of shared memory")
 
 # %% [markdown]
-# **Change this and run again**: which tile would you choose for $1024^3$, so that more than 32 programs run, without spills? What spills cost, with pointers and with descriptors:
+# **Change this and run again**: which tile would you choose for $1024^3$, so that more than 32 programs run, without spills? What spills cost, with pointers and with descriptors (their order changes from one measurement to the next):
 
 # %%
 tile = {"B_m": 128, "B_n": 256, "B_k": 64, "num_stages": 3}

@@ -11,7 +11,7 @@
 #
 # **You will be able to** write FlashAttention-2's forward pass as a Triton kernel, from the launch grid to the last mask; explain each line of it; and say what the interpreter on a CPU proves and what it hides.
 #
-# **You need** chapters 06 and 09 (core) · **core:** sitting 1, 15 minutes, and sitting 2, 35 minutes · **further:** sittings 3 to 6, 20 to 40 minutes each · **runs on** CPU (interpreted) or GPU (compiled); Triton, so Linux
+# **You need** chapters 06 and 09 (core) · **core:** sitting 1, 15 minutes, and sitting 2, 35 minutes · **further:** sittings 3 to 6, 15 to 30 minutes each · **runs on** CPU (interpreted) or GPU (compiled); Triton, so Linux
 #
 # You wrote this algorithm in PyTorch in chapter 06. Now you write it as one function that a GPU runs in thousands of copies.
 
@@ -259,7 +259,7 @@ for name in both:
 #
 # *End of sitting 2 and of the core. [Chapter 11](11_triton_backward.ipynb) has the backward pass; [chapter 16](16_benchmarks.ipynb) measures your kernel.*
 #
-# ## Sitting 3 (further) · A smaller step: one tile of scores (35 minutes)
+# ## Sitting 3 (further) · A smaller step: one tile of scores (30 minutes)
 #
 # ### Offsets beyond 32 bits
 #
@@ -302,7 +302,7 @@ replay("ex10_tile_of_scores")
 # %% [markdown]
 # *End of sitting 3. To continue later, run the notebook from the top.*
 #
-# ## Sitting 4 (further) · Shared heads, windows, lists of tiles (30 minutes)
+# ## Sitting 4 (further) · Shared heads, windows, lists of tiles (20 minutes)
 #
 # ### Heads that share keys
 #
@@ -411,7 +411,7 @@ figures.tile_grids(logs, 128)
 #
 # *End of sitting 4. To continue later, run the notebook from the top.*
 #
-# ## Sitting 5 (further) · Is it right? (20 minutes)
+# ## Sitting 5 (further) · Is it right? (15 minutes)
 #
 # ### Each dtype against float64
 #
@@ -479,7 +479,7 @@ print(f"PyTorch's own attention (torch {torch.__version__.split('+')[0]}, {devic
 #
 # *End of sitting 5. To continue later, run the notebook from the top.*
 #
-# ## Sitting 6 (further) · What the interpreter hides (20 minutes)
+# ## Sitting 6 (further) · What the interpreter hides (15 minutes)
 #
 # ### bfloat16
 #

@@ -46,7 +46,7 @@ warnings.filterwarnings("ignore", category=RuntimeWarning, module="triton")     
 device, how = ("cpu", "interpreted") if interpreted() else ("cuda", "compiled")
 
 # %% [markdown]
-# ## Sitting 1 (further) · Three launches (30 minutes)
+# ## Sitting 1 (further) · Three launches (25 minutes)
 #
 # ### Who owns what
 #
@@ -202,7 +202,7 @@ for name, mine, theirs in zip(("dQ", "dK", "dV"), grads, rung, strict=True):
 # %% [markdown]
 # *End of sitting 2. To continue later, run the notebook from the top.*
 #
-# ## Sitting 3 (further) · The mask of dQ, and dropout (45 minutes)
+# ## Sitting 3 (further) · The mask of dQ, and dropout (35 minutes)
 #
 # ### A mask that must not be forgotten
 #
@@ -424,7 +424,7 @@ runs = {"SDPA": (lambda Q, K, V: scaled_dot_product_attention(Q, K, V, is_causal
         f"Triton, {how}": (lambda Q, K, V: flash(Q, K, V, backend="triton"), 2 if interpreted() else 150),
         "D left out": (WithoutD.apply, 150)}
 for own in yours.implementations("backward").values():         # once ex11_dkdv passes
-    runs["your dK and dV"] = (lambda Q, K, V, own=own: own.forward(Q, K, V, True)[0], 2 if interpreted() else 150)
+    runs["your dK and dV"] = (lambda Q, K, V, own=own: own(Q, K, V, True)[0], 2 if interpreted() else 150)
 models, losses = {}, {}
 for name, (attend, steps) in runs.items():
     models[name], losses[name] = train(attend, steps)
