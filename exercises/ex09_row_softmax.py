@@ -1,6 +1,6 @@
 """ex09_row_softmax · softmax of a row in one kernel
 
-Chapter 09 · difficulty 3 of 5 · 30 minutes
+Chapter 09 · difficulty 3 of 5 · 25 minutes
 
 One program holds one row: it is loaded once, stays on chip for the maximum, the exponentials and the sum, and is stored
 once.

@@ -1,6 +1,6 @@
 """ex09_tile_offsets · the addresses of a tile
 
-Chapter 09 · difficulty 2 of 5 · 15 minutes
+Chapter 09 · difficulty 2 of 5 · 10 minutes
 
 A matrix (M, N) is cut into tiles of B_m rows and B_n columns, from its first element on. Tile (i, j) is the one with i
 tiles above it and j tiles to its left; it may stick out on the right or below, or lie wholly outside. Compute where its

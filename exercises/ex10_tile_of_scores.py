@@ -1,6 +1,6 @@
 """ex10_tile_of_scores · one tile of S as a Triton program
 
-Chapter 10 · difficulty 3 of 5 · 30 minutes
+Chapter 10 · difficulty 3 of 5 · 25 minutes
 
 S = Q Kᵀ · scale on the GPU, one program for each tile of B_r queries and B_c keys. It has every detail of FA2's kernel
 except the loop: pointers, strides, guards, 64-bit offsets, a grid.

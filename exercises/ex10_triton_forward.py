@@ -1,6 +1,6 @@
 """ex10_triton_forward · FlashAttention-2 as a Triton kernel
 
-Chapter 10 · difficulty 5 of 5 · 40 minutes
+Chapter 10 · difficulty 5 of 5 · 35 minutes
 
 The program of ex06_fa2_inner_loop, now for a GPU: program (i, h) computes query block i of head h.
 

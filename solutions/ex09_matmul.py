@@ -1,6 +1,6 @@
 """ex09_matmul · a tiled matrix product
 
-Chapter 09 · difficulty 4 of 5 · 40 minutes
+Chapter 09 · difficulty 4 of 5 · 30 minutes
 
 C = A B, one program for each tile of C. It walks along its strip of A and down its strip of B and adds up tile
 products.

@@ -1,6 +1,6 @@
 """ex09_uncoalesced · spot the uncoalesced access
 
-Chapter 09 · difficulty 2 of 5 · 20 minutes
+Chapter 09 · difficulty 2 of 5 · 15 minutes
 
 Memory moves in sectors of 32 bytes. Lane n of a warp, n = 0 ... 31, reads the element number `start + n · stride` of a
 tensor whose elements have `itemsize` bytes and whose first element lies at a multiple of 32 bytes. Say

@@ -198,10 +198,8 @@ CALLS = {
                  "Below 200 FLOPs a byte memory is the limit: so for 4 of these 6 operations"),
     "tile_traversal": (lambda: figures.tile_traversal(logs(), 64, 64),
                        "FA1 moves 60.2 KiB in 16 steps, FA2 moves 40.2 KiB in 16 steps"),
-    "causal_tiles": (lambda: figures.causal_tiles(logs("fa2_forward", N_k=96, causal=True)["fa2_forward"], 64, 96),
-                     "Program 3 visits 6 tiles, program 0 visits 3; 4 of 18 visited tiles need the mask"),
-    "causal_tiles: by key": (lambda: figures.causal_tiles(
-        [event for event in two_pass_log(causal=True) if event.kernel == "fa2_backward_dkdv"], 64, 96, owner="key"),
+    "causal_tiles": (lambda: figures.causal_tiles(
+        [event for event in two_pass_log(causal=True) if event.kernel == "fa2_backward_dkdv"], 64, 96),
         "Program 0 visits 4 tiles, program 2 visits 2; 4 of 10 visited tiles need the mask"),
     "tile_grids": (lambda: figures.tile_grids({
         "one text": [(logs("fa2_forward", N_q=96, N_k=96, causal=True)["fa2_forward"], 0)],

@@ -5,8 +5,10 @@ import re
 
 import pytest
 
+from flashlab_course.check import form
 from flashlab_course.gpu import warp_programs
 from flashlab_course.gpu.warps import Ring, fetch, first_error, release, simulate, wait
+from flashlab_course.player.layouts import holder, play_layouts
 from flashlab_course.player.machine import play_warps
 
 ENDS = [3, 1, 4, 2]                    # blocks of keys of the persistent programs' tiles
@@ -183,3 +185,16 @@ def test_the_player_opens_where_a_run_went_wrong():
     player = play_warps(stuck)
     assert player.start == len(player.ticks) - 1 and stuck.error.startswith("deadlock: consumer waits for K_full[0]")
     assert [item.text[-1] for item in player.scenes[0].items if item.kind == "status"] == [f"time 0: {stuck.error}"]
+
+
+def test_after_k_q_every_thread_holds_what_the_next_product_takes_from_it():
+    """Fails if a cell of the player of layouts names a wrong thread; ex12b_layout says who holds what."""
+    holds = form.exercise("ex12b_layout").solution()
+    assert all(holder(row, column) == thread for thread in range(32) for row in holds(thread, 8)[0][:1]
+               for column in holds(thread, 8)[1])
+    rects = [item for item in play_layouts().scenes[0].items if item.kind == "rect"]
+    pairs = list(zip(rects[::2], rects[1::2], strict=True))                # a cell, and its mark
+    for thread in range(32):
+        held = [cell.look[thread] == "block" for cell, _ in pairs]
+        taken = [mark.w[thread] > 0 for _, mark in pairs]
+        assert sum(held[:64]) == sum(taken[:64]) == 2 and held[64:] == taken[64:] and held[:64] != taken[:64]

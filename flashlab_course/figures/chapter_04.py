@@ -83,10 +83,10 @@ def tile_traversal(logs, N_q, N_k):
 
 
 @figure
-def causal_tiles(log, N_q, N_k, owner="query"):
-    """The tiles that causal attention visits, those of them that need a mask, and how many each program has.
+def causal_tiles(log, N_q, N_k):
+    """The tiles that causal attention visits, those of them that need a mask, and how many each key block has.
 
-    log: of a causal rung, one kernel's events; owner: whose block a program holds, "query" (rows) or "key" (columns).
+    log: of a causal rung, the events of a kernel whose programs hold key blocks
     """
     seen = ~np.isnan(visit_order(log, N_q, N_k))
     shades = np.where(seen, 1, np.nan)
@@ -94,12 +94,12 @@ def causal_tiles(log, N_q, N_k, owner="query"):
     for i, j in np.argwhere(seen):
         if min(N_k, (j + 1) * B_c) - 1 > i * B_r + N_k - N_q:                # its last key is after its first query
             shades[i, j] = 0.4
-    counts = seen.sum(1 if owner == "query" else 0).tolist()
+    counts = seen.sum(0).tolist()
     most, least = max(counts), min(counts)
     return matrices({"": (shades, np.where(shades < 1, "mask", ""))},
                     f"Program {counts.index(most)} visits {most} tiles, program {counts.index(least)} visits {least}; "
                     f"{(shades < 1).sum()} of {sum(counts)} visited tiles need the mask",
-                    f"{REPLAYED} A program holds a {owner} block. White: never loaded.", "key block j", "query block i")
+                    f"{REPLAYED} A program holds a key block. White: never loaded.", "key block j", "query block i")
 
 
 @figure

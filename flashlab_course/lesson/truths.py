@@ -41,7 +41,7 @@ TRUTHS = {
 
 
     # ---- 11
-
+    "what the passes must agree on": {"seed"},
 
     # ---- 12
 
