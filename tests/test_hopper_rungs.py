@@ -36,7 +36,7 @@ FREE, WAIT_O = "        release(V_free.index(before))\n", "        O_i = wgmma_w
 MISTAKES = {                           # rung, a line, what stands in its place, and what the stand-in says
     "the first wait for a free slot never ends": (
         "producer", "phase ^ 1)", "phase)", "deadlock: consumer waits for K_full[0] to end a phase of parity 0; it is "
-        "in phase 0; producer waits for K_free[0] to end a phase of parity 0; it is in phase 0"),
+        "in phase 0;\nproducer waits for K_free[0] to end a phase of parity 0; it is in phase 0"),
     "a slot is never freed": ("producer", "        release(V_free.index(slot))\n", "", "producer waits for V_free[0]"),
     "free counts one arrival of two": ("consumers", "mbarriers(SLOTS, CONSUMERS))\n", "mbarriers(SLOTS, 1))\n", ""),
     "freed before the product has read it": ("overlap", WAIT_O + FREE, FREE + WAIT_O, "WRONG"),

@@ -112,7 +112,7 @@ class Machine:
             self.waiting[self.local.name] = ready, what
             while not ready():
                 if len(self.waiting) == self.running and not any(able() for able, _ in self.waiting.values()):
-                    stuck = "; ".join(f"{name} waits for {what}" for name, (_, what) in sorted(self.waiting.items()))
+                    stuck = ";\n".join(f"{name} waits for {what}" for name, (_, what) in sorted(self.waiting.items()))
                     self.error = self.error or Mistake(f"deadlock: {stuck}")
                     self.changed.notify_all()
                 if self.error:
