@@ -13,7 +13,7 @@
 #
 # **You need** chapters 06 and 12. · **Ten sittings** of 25 to 45 minutes, 6 hours and 10 minutes in all, with seven exercises · **runs on** CPU or GPU; Triton, so Linux
 #
-# In chapter 12 the compiler decides when a tile is copied and when a product is waited for. Here the kernel decides, in Gluon, the language below Triton. Six rungs lead from chapter 12's TMA kernel to the Hopper kernel, one idea a rung.
+# In chapter 12 the compiler decides when a tile is copied and when a product is waited for. Here the kernel decides, in Gluon, the language below Triton. Six rungs lead to the Hopper kernel, one idea a rung.
 
 # %%
 import flashlab  # first: it tells Triton whether to compile or to interpret
@@ -49,7 +49,7 @@ from flashlab_course.player.machine import play_warps
 # %% [markdown]
 # ## Where the six rungs lead
 #
-# Speeds as multiples of cuDNN's: chapter 12's TMA kernel, the six rungs, and the *operator's kernel*, which `flash_attention` runs (“Gluon, Hopper” in pictures).
+# Speeds as multiples of cuDNN's: chapter 12's TMA kernel, the six rungs, and the *operator's kernel*, which `flash_attention` runs (“Gluon, Hopper”).
 
 # %%
 recorded = bench.load_results("hopper_h200")
@@ -57,7 +57,7 @@ rungs = dict.fromkeys(["fa2_tma_forward", *(one.name for one in HOPPER_RUNGS), "
 figures.speeds_beside(recorded, rungs, "sdpa_cudnn")
 
 # %% [markdown]
-# The first two rungs are slower than the compiler's kernel, except the ring at $d = 64$ without a mask. At $d = 128$ the last two rungs are faster than it at every size. At $d = 64$ the rungs after the ring gain 4 % at most.
+# At $d = 128$ the first two rungs are slower than the compiler's kernel, and the last two are faster at every size. At $d = 64$ the rungs after the ring gain 4 % at most.
 #
 # ## Sitting 1 · Copies that report back (45 minutes)
 #
@@ -69,11 +69,11 @@ figures.speeds_beside(recorded, rungs, "sdpa_cudnn")
 # | tensor cores multiply tiles: `wgmma` | a *warpgroup*, 128 threads | `wgmma_wait` |
 # | threads compute exponentials and sums | the same threads | the next line simply comes later |
 #
-# The first two are *asynchronous*: whoever asks goes on at once. A kernel is fast if all three units work at the same time. It is right if nobody reads a tile before it has landed, or overwrites a tile that is still being read.
+# The first two are *asynchronous*: the asker goes on at once. A kernel is fast if all three units work at the same time. It is right if nobody reads a tile before it has landed, or overwrites one that is still being read.
 #
 # ### An mbarrier counts arrivals and bytes
 #
-# An *mbarrier* is eight bytes of shared memory that count. It is made for a number of arrivals. `expect` is one arrival and announces bytes; TMA subtracts the bytes that have landed. When no arrival and no byte is left to come, the barrier's *phase* ends and the next one begins.
+# An *mbarrier* is eight bytes of shared memory, made for a number of arrivals. `expect` is one arrival and announces bytes; TMA subtracts the bytes that have landed. When no arrival and no byte is left to come, the barrier's *phase* ends and the next one begins.
 #
 # | Gluon | simulator |
 # |---|---|
@@ -93,7 +93,7 @@ said = compare("bytes of a block of keys", my_expected_bytes, reasons={
     16384: "That is the count of numbers. Each has two bytes.", 65536: "That is float32. A bfloat16 has two bytes."})
 
 # %% [markdown]
-# In the simulator a program is a Python generator: each `yield` asks the machine for something. Step through this one. The column *full* shows the phase, and what is still to come before it ends. **Stop and look** jumps to the steps that matter.
+# In the simulator a program is a Python generator: each `yield` asks the machine for something. Step through this one. The column *full* shows the phase, and what is still to come. **Stop and look** jumps to the steps that matter.
 
 # %%
 def one_tile(K):
@@ -120,7 +120,7 @@ print(simulate({"warpgroup": without_a_wait(Ring("K", slots=1))}).error)
 # %% [markdown]
 # ### Why a wait names a parity
 #
-# A slot is used again and again, so its barrier passes through phases 0, 1, 2, … The hardware keeps only whether the current phase is even or odd. In phase 1, phase 0 is over: `wait(full, 0)` goes on, and `wait(full, 1)` blocks until phase 1 is over, too.
+# A slot is used again and again, so its barrier passes through phases 0, 1, 2, … The hardware knows only whether the current phase is even or odd. `wait(full, 0)` blocks while the phase is even, and `wait(full, 1)` while it is odd.
 #
 # **Predict**: tile 1 is on its way to the slot that tile 0 has used. What does `wait(K.full[0], 0)` do now, “goes on” or “waits”?
 
@@ -132,7 +132,7 @@ said = compare("a second wait for parity 0", my_second_wait, reasons={
     "waits": "The barrier is in phase 1, and phase 0 is over. Only a wait for parity 1 blocks."})
 
 # %% [markdown]
-# **Your turn: a second tile** (5 minutes). Add four lines: fetch tile 1 into the same slot, wait for it, multiply, wait for the product. Try both parities. The simulator runs the program 50 times with other durations; you want *50 runs, no error* and both tiles.
+# **Your turn: a second tile** (5 minutes). Add four lines: fetch tile 1 into the same slot, wait for it, multiply, wait for the product. Try both parities. The simulator runs the program with 50 sets of durations. You want *50 runs, no error* and both tiles.
 
 # %%
 # Your four lines go at the end:
@@ -175,7 +175,7 @@ said = compare("slot and parity of block 5", my_slot_and_parity)
 #
 # </details>
 #
-# **Exercise: a ring and its phases** ([exercises/ex12b_ring.py](../exercises/ex12b_ring.py), 25 minutes). Write a producer and a consumer that share a ring with any number of slots. The file explains a slot's second barrier, `free`. (In `my/`, where `make lab` works, the link opens your copy; `check` reads that.)
+# **Exercise: a ring and its phases** ([exercises/ex12b_ring.py](../exercises/ex12b_ring.py), 25 minutes). Write a producer and a consumer that share a ring. The file explains a slot's second barrier, `free`. (In `my/`, where `make lab` works, the link opens your copy; `check` reads that.)
 
 # %%
 check("ex12b_ring")
@@ -223,12 +223,12 @@ show(hopper_words.mbarriers, hopper_words.fetch)
 # | line | who acts | do the warps meet? |
 # |---|---|---|
 # | `expect`, `mbarrier.arrive` | their first thread | no; `release` has a `thread_barrier()` for it |
-# | `tma.load` | one elected thread | before it, after `expect` |
-# | `mbarrier.wait` | every thread waits | no |
-# | `wgmma`, `wgmma_wait` | all four warps of each warpgroup | no; each warp's threads do |
+# | `tma.load` | one elected thread | before it |
+# | `mbarrier.wait` | every thread | no |
+# | `wgmma`, `wgmma_wait` | all four warps of each warpgroup | no |
 # | `Q_s.store`, then `fence` | every thread, for what it writes | before the store |
 # | `tma.store` | one elected thread | before it, after `fence` |
-# | `tma.store_wait` | the thread that issued the store waits for TMA | after it, so that all may write there again |
+# | `tma.store_wait` | the thread that issued the store | after it |
 # | `gl.store(L, ...)` | one of the four threads that hold a row | no |
 #
 # The same program in the simulator. Look at the bars: the tensor cores stand idle in every softmax.
@@ -240,7 +240,7 @@ play_warps(simulate({"all warps": warp_programs.in_step(K, V, 4)}, threads={"all
 # %% [markdown]
 # ### Change it: one slot
 #
-# Two slots for $K$ and two for $V$ take 128 KiB at $d = 128$. With one slot each, the warps stand idle while the next tiles are copied. But the loop asks for both tiles at its end, later than it has to for $K$.
+# With one slot each for $K$ and $V$, shared memory is saved, but the warps stand idle during copies. The loop asks for both tiles at its end, later than it has to for $K$.
 #
 # **Predict** behind which line of the loop `fetch(K, ...)` may stand at the earliest: the first “wgmma”, the first “wgmma_wait”, or “softmax”?
 
@@ -286,7 +286,7 @@ for name, program, slots in [("the rung, two slots", warp_programs.in_step, 2), 
     print(name, simulate(ring_of(program, slots), threads={"all warps": 256}, unsteady=False).now, "cycles of the model")
 
 # %% [markdown]
-# Once $K$ is asked for early, one slot takes no longer than two in this model. Now in the kernel itself. `outcome` changes lines of a rung's file, given as pairs (old text, new text), and runs the kernel's own lines on the CPU: a stand-in for Gluon has a Python thread for each warpgroup, and compares the result with float64. `judge` also compiles the changed kernel for an H100; no GPU is needed.
+# With your change one slot takes no longer than two in this model. Now change the kernel itself. `outcome` changes lines of a rung's file, given as pairs (old text, new text). It runs the kernel's own lines on the CPU, with a Python thread for each warpgroup, and compares with float64. `judge` also compiles the changed kernel for an H100; no GPU is needed.
 
 # %%
 def compiled(module, d, causal=False):                 # for an H100: 16 heads, N = 4096
@@ -351,9 +351,9 @@ said = compare("registers for S", my_registers_of_S, reasons={
     128: "That is four warps. Eight warps have 256 threads.", 2048: "That is per warp. A warp has 32 threads."})
 
 # %% [markdown]
-# At $d = 128$, $O$ takes as many registers as $S$, and $P$ in 16 bits half as many. Together they take most of the 255 that a thread may have. This limits the tiles of all kernels here.
+# At $d = 128$, $O$ takes as many registers as $S$, and $P$ in 16 bits half as many. A thread may have 255. This limits the tiles of all kernels here.
 #
-# Three helpers compute with such tiles. `SliceLayout(1, layout)` has one number a row, in each of the four threads that share it; `SliceLayout(0, layout)` has one a column. (`softmax` takes the maximum before it scales; of a negative scale, the host moves the sign to $Q$.)
+# Three helpers compute with such tiles. `SliceLayout(1, layout)` has one number a row, in each of the four threads that share it; `SliceLayout(0, layout)` has one a column.
 
 # %%
 show(hopper_words.softmax, hopper_words.hide_future, hopper_words.scaled_rows)
@@ -369,7 +369,7 @@ print(excerpt(hopper_ring.KERNEL, "P = gl.convert_layout", "P = gl.convert_layou
 # %% [markdown]
 # `DotOperandLayout(0, O_layout, 2)` says: operand 0, the left one; of a product whose result has `O_layout`; with 2 numbers in each register of 32 bits. As a left operand, a thread must hand in two neighbouring columns of every eight, in the same two rows. These are the numbers of $S$ that it already holds. So the conversion is free: two neighbours are packed into one register, and no number changes threads.
 #
-# It is not always free. In FP8 a register holds four neighbouring columns, and a thread of $S$ has only two. The operator's FP8 kernel avoids exchanges by changing the order of $V$'s keys: a sum may be taken in any order.
+# In FP8 it is not free: a register holds four neighbouring columns, and a thread of $S$ has only two. The operator's FP8 kernel changes the order of $V$'s keys instead: a sum may be taken in any order.
 #
 # **Predict** how many exchanges (`shfl.sync.bfly` in PTX) the loop has for each block, if the conversion costs none.
 
@@ -405,7 +405,7 @@ reveal("ex12b_layout")
 #
 # ### A warp that only loads
 #
-# The second rung gives copies to a warp of their own, the *producer*; the eight others become the *consumer*. The producer runs ahead until the ring is full. So each slot needs a second barrier, `free`: the consumer arrives there when it has read the slot, and the producer waits there before it fills the slot again.
+# In the second rung one more warp, the *producer*, does all copies; the other eight are the *consumer*. The producer runs ahead until the ring is full. Each slot has its second barrier, `free`: the consumer arrives there when it has read the slot, and the producer waits there before it fills the slot again.
 
 # %%
 print(excerpt(hopper_producer.fetch_when_free, "def fetch_when_free", "T_s.index(slot)"))
@@ -462,7 +462,7 @@ one_or_two = {"one consumer of eight warps": at_its_mean(plain, **{"consumer 0":
 figures.warps_at_work(one_or_two, "flashlab_course.gpu.warps, 4 blocks, two slots.")
 
 # %% [markdown]
-# `free` is now made by `mbarriers(SLOTS, CONSUMERS)`, for two arrivals. No `thread_barrier()` follows: `warp_specialize` itself lets all warps meet first. In `release`, `thread_barrier()` now meets the consumer's own warps only.
+# `free` is now made by `mbarriers(SLOTS, CONSUMERS)`, for two arrivals. In `release`, `thread_barrier()` now meets the consumer's own warps only.
 #
 # What if `free` counted one arrival? Change the kernel; this cell goes wrong on purpose.
 
@@ -470,7 +470,7 @@ figures.warps_at_work(one_or_two, "flashlab_course.gpu.warps, 4 blocks, two slot
 print(outcome(hopper_consumers, [("mbarriers(SLOTS, CONSUMERS))\n", "mbarriers(SLOTS, 1))\n")]))
 
 # %% [markdown]
-# Each consumer ends a phase of its own, and the producer overwrites a tile that the other may still read. Here the parities get out of step, and the program hangs.
+# Each arrival ends a phase, so the producer may overwrite a tile that the other consumer still reads. Here the parities get out of step, and the program hangs.
 #
 # **Exercise: when may the producer overwrite?** ([exercises/ex12b_overwrite.py](../exercises/ex12b_overwrite.py), 25 minutes). Write the consumer's part: two consumers read each tile, and one may skip it.
 
@@ -487,7 +487,7 @@ reveal("ex12b_overwrite")
 #
 # ## Sitting 5 · Registers change hands (45 minutes)
 #
-# An SM has 65,536 registers. The program is launched with 384 threads: two consumers of 128, and the producer's warp. Triton fills that up to a warpgroup, because registers change hands by warpgroups. Each thread begins with 168 registers, $65536 / 384$ rounded down to a multiple of 8. The producer needs few. With `setmaxnreg` its warpgroup keeps 24 a thread and gives the rest away.
+# An SM has 65,536 registers. The program is launched with 384 threads: two consumers of 128, and the producer's warp, filled up to a warpgroup. Each thread begins with 168 registers, $65536 / 384$ rounded down to a multiple of 8. The producer needs few. With `setmaxnreg` its warpgroup keeps 24 a thread and gives the rest away.
 #
 # **Predict** how many registers a thread of the two consumers can have then.
 
@@ -564,7 +564,7 @@ for d, causal in itertools.product((64, 128), (False, True)):
     print(f"d = {d:3}, {'causal' if causal else 'full  '}: {ring.registers} registers, {ring.shared_bytes:,} bytes: {fit.blocks} on an SM")
 
 # %% [markdown]
-# At $d = 64$ the mask costs four registers, and with them the second program. Two programs on an SM can hide each other's waiting, as two consumers do. This may be why the ring is ahead there; nobody has measured it.
+# At $d = 64$ the mask costs four registers, and with them the second program. Two programs on an SM can hide each other's waiting, as two consumers do. This may be why the ring is ahead without a mask; nobody has measured it.
 #
 # **Takeaway.** The producer gives registers to the consumers. A kernel that needs few may get a second program on each SM instead.
 #
@@ -651,7 +651,7 @@ for name, lines in {"as it is": [], "moved": moved}.items():
 #
 # ## Sitting 7 · Take turns (40 minutes)
 #
-# Two consumers may ask for products at the same moment, and then compute exponentials together. The fifth rung makes them alternate, with *named barriers*: a program has sixteen, which count threads. `arrive` arrives and goes on; `sync` arrives and waits until enough threads have come. Gluon has no word for them, so these are instructions in assembly: `$1` is the barrier, `$2` the number of threads, each `r` a register. `is_pure=False`: the compiler must not drop a line whose result nobody uses.
+# Two consumers may ask for products at the same moment, and then compute exponentials together. The fifth rung makes them alternate, with *named barriers*: a program has sixteen, which count threads. `arrive` counts and goes on; `sync` counts and waits until enough threads have come. Gluon has no word for them, so they are assembly: `$1` is the barrier, `$2` the number of threads. `is_pure=False`: the compiler must not drop a line whose result nobody uses.
 
 # %%
 show(hopper_words.sync, hopper_words.arrive)
@@ -764,7 +764,7 @@ figures.speeds_beside(recorded, {"hopper_turns_forward": None}, "hopper_overlap_
 #
 # ### A counter hands out tiles
 #
-# So far a program computes one tile and ends, and nothing runs beside the next one's first copies. In the last rung one program per SM stays, and takes tile after tile. While the consumers finish one, the producer already loads the next.
+# So far a program computes one tile and ends, and nothing runs beside the next one's first copies. In the last rung one program per SM takes tile after tile. While the consumers finish one, the producer loads the next.
 #
 # Causal tiles have different lengths. **Predict** for two SMs and tiles of 4, 3, 2 and 1 blocks of keys: when is the last one done if SM 0 takes the first and third and SM 1 the others, and when if whoever is free takes the next?
 
@@ -787,15 +787,15 @@ said = compare("when the last SM is done", my_ends, unit="blocks")
 print(excerpt(hopper_persistent.producer, "while tile < how_many", "n, turn, tile"))
 
 # %% [markdown]
-# A program's first tile is its own number, `program_id`; the counter hands out the tiles from `num_programs` on. One thread of the producer's warp runs `atomic_add`; the others get its answer through shared memory. `n` counts the blocks of all tiles so far, because the rings go on where the tile before has left them. $Q$ has one slot, so there `turn`, the number of tiles, gives the phase.
+# A program's first tile is its own number, `program_id`; the counter hands out the others. `n` counts the blocks of all tiles so far, because the rings go on where the tile before has left them. $Q$ has one slot, so there `turn`, the number of tiles, gives the phase.
 
 # %%
 show(hopper_persistent.lay_down, hopper_persistent.look_at, hopper_words.place)
 
 # %% [markdown]
-# `BlockedLayout([1], [32], [1], [0])` is a layout in registers: 1 number a thread, 32 threads a warp, 1 warp, along axis 0. Each thread holds a copy of the single number. `SwizzledSharedLayout(1, 1, 1, [0])` is the number's layout in shared memory, without a swizzle.
+# `BlockedLayout([1], [32], [1], [0])` is a layout in registers: 1 number a thread, 32 threads a warp, 1 warp, along axis 0. Each thread holds a copy of the single number.
 #
-# **Why do consumers see the number?** No barrier counts its bytes. But in PTX arriving at an mbarrier is a *release*, and waiting there an *acquire*: what a thread wrote before it arrived is visible to all who have waited for that phase. All 32 threads of the producer store the same number, so the thread that arrives at `Q_full` has stored it, too. Both consumers arrive at `Q_free` after their last $S$, and the producer waits for them before it stores the next number. At the end the producer stores $-1$ and arrives at `Q_full` without bytes, and the consumers stop.
+# **Why do consumers see the number?** No barrier counts its bytes. But in PTX arriving at an mbarrier is a *release*, and waiting there an *acquire*: what a thread wrote before it arrived is visible to all who have waited for that phase. The thread that arrives at `Q_full` has stored the number before. Both consumers arrive at `Q_free` after their last $S$; only then the producer stores the next number. At the end it stores $-1$, and the consumers stop.
 #
 # Watch the phases: they count on from tile to tile.
 
@@ -805,7 +805,7 @@ play_warps(simulate(warp_programs.last_rung(slots=2, ends=[3, 1, 2])))     # til
 # %% [markdown]
 # ### Which tile when
 #
-# Long tiles come first, so that no SM begins a long one last. One head has few long tiles, so several heads go side by side. But their $K$ and $V$ should stay in the L2 cache, so that HBM is read once. Heads go in groups of `together`, as many as fit. Four heads of two tiles, two heads at a time, as (head, row, blocks):
+# Long tiles come first, so that no SM begins a long one last. One head has few long tiles, so several heads go side by side: `together`, as many as have their $K$ and $V$ in the L2 cache. Four heads of two tiles, two heads at a time, as (head, row, blocks):
 
 # %%
 with changed(hopper_persistent) as on_the_cpu:
@@ -818,7 +818,7 @@ with changed(hopper_persistent) as on_the_cpu:
 show(hopper_persistent.launch, hopper_words.launch_tiles)
 
 # %% [markdown]
-# Without a mask all tiles are equally long, and `together` is 1. `temporary` makes the counter, a zero in HBM, anew in each call. `programs_at_a_time(Q, 8)` counts the eight warps of the consumers, and gives each SM one program. With the producer's four a program has 12 warps, 384 threads. `why_not` refuses other calls than $N_q = N_k$, a multiple of 128.
+# `temporary` makes the counter, a zero in HBM, anew in each call. `programs_at_a_time(Q, 8)` gives each SM one program. `why_not` refuses all calls but $N_q = N_k$, a multiple of 128.
 #
 # ### How many slots fit?
 #
@@ -841,7 +841,7 @@ reveal("ex12b_slots")
 #
 # ### Which idea carries how much?
 #
-# Each row is the last rung with one idea changed, against the last rung as it is. *Without the next S ahead* issues $S_j$ only after the wait for $O$; *without the counter* takes the tile `num_programs` further on; in *head after head* `together` is 1.
+# Each row is the last rung with one idea changed, against the last rung as it is. *Without the next S ahead* issues $S_j$ only after the wait for $O$; in *head after head* `together` is 1.
 
 # %%
 last = "hopper_persistent_forward"
@@ -852,7 +852,7 @@ figures.speeds_beside(recorded, {f"{last}, {what}": what for what in CHANGES}, l
 #
 # ### From the last rung to the operator
 #
-# The operator's kernel, `flashlab/operator/hopper_forward.py`, is this one and what a model needs:
+# The operator's kernel, `flashlab/operator/hopper_forward.py`, adds what a model needs:
 #
 # | what it adds | why |
 # |---|---|
@@ -904,7 +904,7 @@ said = compare("registers of S, P and O at 256 keys", my_three_tiles, reasons={
     160: "S is in float32: 64 · 256 numbers on 128 threads are 128 registers.", 288: "P is in 16 bits: two numbers a register."})
 
 # %% [markdown]
-# What is left does not hold maxima, sums and addresses, and the compiler spills. You want *Passed*. Which idea of this chapter needs $S$ and $P$ at the same time? Give it up.
+# The rest is too small for maxima, sums and addresses, and the compiler spills. Which idea of this chapter needs $S$ and $P$ at the same time? Give it up. You want *Passed*.
 
 # %%
 # Your pairs go behind the first:
@@ -935,7 +935,7 @@ judge(hopper_persistent, MY_LARGE, 64)
 print(outcome(hopper_persistent, [("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(1)")]))
 
 # %% [markdown]
-# The consumers wait for $K_1$ before they release the slot of $V_0$. Who has to move? Only the producer's order may change. Begin in the simulator: `LINES` takes pairs (old text, new text) of `persistent_producer` in `flashlab_course/gpu/warp_programs.py`. The player shows the first run that goes wrong, else the last.
+# The consumers wait for $K_2$ before they release the slot of $V_0$. The producer fetches $V_1$ before $K_2$, and $V_1$ needs that slot. Change only the producer's order. Begin in the simulator: `LINES` takes pairs (old text, new text) of `persistent_producer` in `flashlab_course/gpu/warp_programs.py`. The player shows the first run that goes wrong, else the last.
 
 # %%
 # Your pairs go here:
@@ -958,7 +958,7 @@ judge(hopper_persistent, MY_LINES, 64, 128)
 # %% [markdown]
 # <details><summary><b>Answer</b></summary>
 #
-# Each $K$ comes before the $V$ of the block before: $K_0, K_1, V_0, K_2, V_1, \dots$ So $K_1$ no longer waits for the slot of $V_0$.
+# Each $K$ comes before the $V$ of the block before: $K_0, K_1, V_0, K_2, V_1, \dots$ So $K_2$ no longer waits for $V_1$.
 #
 # ```python
 # MY_LINES += [
@@ -983,7 +983,7 @@ judge(hopper_persistent, MY_LINES, 64, 128)
 #
 # ## Sitting 10 · Backwards (25 minutes)
 #
-# The backward kernel, `flashlab/operator/hopper_backward.py`, is built from the same parts. A program owns a block of keys and walks the query tiles of 64 rows. It has a producer warp, two or three consumers with 64 keys each, and a third kind of warp, the *adder*.
+# The backward kernel, `flashlab/operator/hopper_backward.py`, is built from the same parts. A program owns a block of keys and walks query tiles of 64 rows. It has a producer, two or three consumers with 64 keys each, and a third kind of warp, the *adder*.
 #
 # Keys lie in rows: a consumer computes $S^\top = K Q^\top$ and $dP^\top = V\,dO^\top$. So $P^\top$ and $dS^\top$ are left operands in registers, and $dV \mathrel{+}= P^\top dO$ and $dK \mathrel{+}= dS^\top Q$ take them from there. $dV$ and $dK$ stay in registers until the end.
 #
@@ -1083,7 +1083,7 @@ figures.warps_at_work({"backward": simulate(backward(3), threads=of_adder, unste
 play_warps(simulate(backward(3), threads=of_adder))
 
 # %% [markdown]
-# Of the consumers only the owner waits for the others. The owners go round, so the consumers drift apart, and one's exponentials run beside another's products. **Predict** for three consumers: who owns the $dQ$ of query tile 7?
+# Only the owner waits for the other consumers. The owners go round: tile $n$ belongs to consumer $n$ modulo their number. So the consumers drift apart, and one's exponentials run beside another's products. **Predict** for three consumers: which one owns the $dQ$ of query tile 7?
 
 # %%
 my_owner = None
