@@ -27,14 +27,18 @@ from flashlab_course.gpu.warps import MBarrier, Mistake
 
 
 class Tile(torch.Tensor):
-    """A tile in registers."""
+    """A tile in registers, or a view of shared memory that all threads see."""
 
     type = SimpleNamespace(layout=None)
-    dtype = property(lambda self: self.as_subclass(torch.Tensor).dtype)
 
+    def index(self, n):
+        return self[int(n)]
 
-def tile(T):
-    return T.as_subclass(Tile)
+    def load(self, layout):
+        return self.clone()
+
+    def store(self, values):
+        self.copy_(values)
 
 
 class Pointer:
@@ -45,28 +49,6 @@ class Pointer:
 
     def __add__(self, more):
         return Pointer(self.T, self.at + more)
-
-
-class Buffer:
-    """Shared memory: a view into a tensor that all threads see."""
-
-    def __init__(self, data):
-        self.data = data
-
-    shape = property(lambda self: list(self.data.shape))
-    dtype = property(lambda self: self.data.dtype)
-
-    def index(self, n):
-        return Buffer(self.data[int(n)])
-
-    def permute(self, order):
-        return Buffer(self.data.permute(order))
-
-    def load(self, layout):
-        return self.data.clone()
-
-    def store(self, values):
-        self.data.copy_(values)
 
 
 class Product:
@@ -86,7 +68,7 @@ def value_of(x):
 def tile_in_memory(descriptor, at):
     """The part of TMA's tile that lies within the tensor."""
     where = tuple(slice(int(a), int(a) + n) for a, n in zip(at, descriptor.block_shape, strict=True))
-    return descriptor.base.view(descriptor.shape)[where]
+    return descriptor.base.view(descriptor.shape)[where].as_subclass(Tile)
 
 
 class Machine:
@@ -120,61 +102,51 @@ class Machine:
                 self.changed.wait()
             del self.waiting[self.local.name]
 
-    # named barriers: a number of threads arrive, then it begins again
-
-    def come(self, barrier, threads):
+    def change(self, barrier, arrivals, bytes):
+        """Count at a barrier of either kind. Returns the phase that it was in."""
         with self.changed:
-            state = self.named.setdefault(int(barrier), SimpleNamespace(count=0, round=0))
-            round = state.round
-            state.count += self.local.threads
-            if state.count > threads:
-                raise Mistake(f"named barrier {barrier}: {state.count} threads came, not {threads}")
-            if state.count == threads:
-                state.count, state.round = 0, round + 1
-                self.changed.notify_all()
-        return state, round
+            phase = barrier.phase
+            barrier.change(arrivals, bytes)
+            self.changed.notify_all()
+        return phase
 
-    def sync(self, barrier, threads):
-        state, round = self.come(barrier, threads)
-        self.wait_until(lambda: state.round > round, f"{threads} threads at named barrier {int(barrier)}")
+    # named barriers: in each phase a number of threads arrive
+
+    def come(self, number, threads):
+        barrier = self.named.setdefault(int(number), MBarrier(f"named barrier {int(number)}", threads))
+        return barrier, self.change(barrier, self.local.threads, 0)
+
+    def sync(self, number, threads):
+        barrier, phase = self.come(number, threads)
+        self.wait_until(lambda: barrier.phase > phase, f"{threads} threads at {barrier.name}")
 
     # mbarriers
 
     def init(self, slot, count):
-        self.mbarriers[slot.data.data_ptr()] = MBarrier("an mbarrier", count)
+        self.mbarriers[slot.data_ptr()] = MBarrier("an mbarrier", count)
 
-    def change(self, slot, arrivals, bytes):
-        with self.changed:
-            self.mbarriers[slot.data.data_ptr()].change(arrivals, bytes)
-            self.changed.notify_all()
-
-    def arrive(self, slot, count=1):
-        self.change(slot, count, 0)
+    def arrive(self, slot, count=1, bytes=0):
+        self.change(self.mbarriers[slot.data_ptr()], count, bytes)
 
     def expect(self, slot, bytes):
-        self.change(slot, 1, bytes)
+        self.arrive(slot, 1, bytes)
 
     def wait(self, slot, parity, pred=True):
-        one, parity = self.mbarriers[slot.data.data_ptr()], int(parity)
-        if pred and one.phase % 2 == parity:
-            self.wait_until(lambda: one.phase % 2 != parity,
-                            f"{name_of(slot)} to end a phase of parity {parity}; it is in phase {one.phase}")
-
-    def count(self, counter, n):
-        counter.T[counter.at] += n
-        return int(counter.T[counter.at]) - n
+        barrier, parity = self.mbarriers[slot.data_ptr()], int(parity)
+        if pred and barrier.phase % 2 == parity:
+            self.wait_until(lambda: barrier.phase % 2 != parity,
+                            f"{name_of(slot)} to end a phase of parity {parity}; it is in phase {barrier.phase}")
 
     # TMA, and products that are computed when they are waited for
 
     def load(self, descriptor, at, slot, buffer):
         whole, part = torch.zeros(descriptor.block_shape, dtype=descriptor.dtype), tile_in_memory(descriptor, at)
         whole[tuple(slice(0, n) for n in part.shape)] = part
-        buffer.data.copy_(whole)
-        self.change(slot, 0, -whole.nbytes)
+        buffer.copy_(whole)
+        self.arrive(slot, 0, -whole.nbytes)
 
     def save(self, descriptor, at, buffer):
-        target = tile_in_memory(descriptor, at)
-        target.copy_(buffer.data.view(descriptor.block_shape)[tuple(slice(0, n) for n in target.shape)])
+        tile_in_memory(descriptor, at).copy_(buffer)
 
     def store_wait(self, pendings):
         pass
@@ -187,18 +159,17 @@ class Machine:
         time.sleep(0)
         while len(self.local.products) > pendings:
             one = self.local.products.pop(0)
-            A, B, C = (x.data if isinstance(x, Buffer) else value_of(x) for x in (one.A, one.B, one.C))
-            one.value = tile(C + A.float() @ B.float())
+            one.value = value_of(one.C) + one.A.float() @ one.B.float()
         values = [value_of(one) for one in deps]
         return values[0] if len(values) == 1 else values
 
 
 def name_of(slot):
     """K_free[0]: the kernel's name for the mbarriers among which this one is, and its number."""
-    same = lambda value: isinstance(value, Buffer) and value.data.untyped_storage().data_ptr() == where
-    where = slot.data.untyped_storage().data_ptr()
-    names = [name for one in inspect.stack(0) for name, value in one.frame.f_locals.items() if same(value)]
-    return f"{names[-1]}[{slot.data.storage_offset()}]"
+    all_of = lambda T: T.untyped_storage().data_ptr()
+    names = [name for one in inspect.stack(0) for name, value in one.frame.f_locals.items()
+             if isinstance(value, Tile) and all_of(value) == all_of(slot)]
+    return f"{names[-1]}[{slot.storage_offset()}]"
 
 
 # ---- what stands for the names of gluon_adapter
@@ -213,16 +184,17 @@ def warp_specialize(work, warps, registers):
             pool.submit(MACHINE.run, name, 32 * count, partial(function, *arguments))
 
 
-def maximum(x, axis):
-    return int(x.max()) if x.ndim == 1 else x.amax(axis)
+def allocate(dtype, shape, layout):
+    return torch.full(shape, torch.nan if dtype.is_floating_point else 0, dtype=dtype).as_subclass(Tile)
 
 
 def store(pointer, values):
     pointer.T.view(-1)[pointer.at] = values
 
 
-def allocate(dtype, shape, layout):
-    return Buffer(torch.full(shape, torch.nan if dtype.is_floating_point else 0, dtype=dtype))
+def count(pointer, n, sem=None):
+    pointer.T[pointer.at] += n
+    return int(pointer.T[pointer.at]) - n
 
 
 def descriptor(base, shape, strides, block_shape, layout):
@@ -234,9 +206,7 @@ def descriptor(base, shape, strides, block_shape, layout):
 class Layout:
     """Nothing: no thread holds a particular element here."""
 
-    def __init__(self, *_, **__):
-        pass
-
+    __init__ = lambda self, *_, **__: None
     get_default_for = classmethod(lambda cls, *_: cls())
 
 
@@ -250,12 +220,13 @@ GL = SimpleNamespace(                  # stands for gluon.language
     float16=torch.float16, bfloat16=torch.bfloat16, float32=torch.float32, int32=torch.int32, int64=torch.int64,
     float8e4nv=torch.float8_e4m3fn, **{f"{kind}Layout": Layout for kind in LAYOUTS}, constexpr=lambda x: x,
     program_id=lambda axis: MACHINE.program, num_programs=lambda axis: MACHINE.programs, static_range=range,
-    atomic_add=lambda pointer, n, sem=None: MACHINE.count(pointer, n), max=maximum, maximum=torch.maximum, store=store,
-    allocate_shared_memory=allocate, where=torch.where, exp2=torch.exp2, log2=torch.log2, cdiv=lambda a, b: -(-a // b),
-    sum=lambda x, axis: x.sum(axis), convert_layout=lambda x, layout, **_: x, warp_specialize=warp_specialize,
-    zeros=lambda shape, dtype, layout: tile(torch.zeros(shape, dtype=dtype)),
-    full=lambda shape, value, dtype, layout: tile(torch.full(shape, value, dtype=dtype)),
-    arange=lambda start, end, layout: tile(torch.arange(start, end)))
+    atomic_add=count, allocate_shared_memory=allocate, store=store, warp_specialize=warp_specialize,
+    max=lambda x, axis: int(x.max()) if x.ndim == 1 else x.amax(axis), sum=lambda x, axis: x.sum(axis),
+    maximum=torch.maximum, where=torch.where, exp2=torch.exp2, log2=torch.log2, cdiv=lambda a, b: -(-a // b),
+    convert_layout=lambda x, layout, **_: x,
+    zeros=lambda shape, dtype, layout: torch.zeros(shape, dtype=dtype).as_subclass(Tile),
+    full=lambda shape, value, dtype, layout: torch.full(shape, value, dtype=dtype).as_subclass(Tile),
+    arange=lambda start, end, layout: torch.arange(start, end).as_subclass(Tile))
 IN_ASSEMBLY = {"sync": on_machine("sync"), "arrive": lambda *args: MACHINE.come(*args) and None}
 MACHINE = None                         # the program that runs
 
