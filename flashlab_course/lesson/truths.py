@@ -62,7 +62,7 @@ TRUTHS = {
     "threads at the barrier of a turn": 256,
     "when the last SM is done": {"fixed": 6, "counter": 5},
     "registers of S, P and O at 256 keys": 224,
-    "owner of tile 7": 1,
+    "owner of tile 7": {1},
 
     # ---- 13
 

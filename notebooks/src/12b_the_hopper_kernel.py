@@ -11,7 +11,7 @@
 #
 # **You will be able to** explain a Hopper kernel line by line, run its signals on a simulator, find its deadlocks, and change it so that it still compiles and is right.
 #
-# **You need** chapters 06 and 12. · **Ten sittings** of 25 to 45 minutes, 6 hours and 10 minutes in all, with seven exercises · **runs on** CPU or GPU; Triton, so Linux
+# **You need** chapters 06 and 12. · **Ten sittings** of 25 to 45 minutes, 6 hours and 15 minutes in all, with seven exercises · **runs on** CPU or GPU; Triton, so Linux
 #
 # In chapter 12 the compiler decides when a tile is copied and when a product is waited for. Here the kernel decides, in Gluon, the language below Triton. Six rungs lead to the Hopper kernel, one idea a rung.
 
@@ -166,7 +166,7 @@ print("tiles multiplied:", [of[2] for _, (what, of) in asked if what == "wgmma"]
 my_slot_and_parity = [None, None]
 
 # %%
-said = compare("slot and parity of block 5", my_slot_and_parity)
+said = compare("slot and parity of block 5", my_slot_and_parity, reasons={1: "Block 5 is use number 2 of its slot, and 2 is even."})
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
@@ -188,7 +188,7 @@ reveal("ex12b_ring")
 #
 # *End of sitting 1. To continue later, run the notebook from the top.*
 #
-# ## Sitting 2 · The first kernel (45 minutes)
+# ## Sitting 2 · The first kernel (35 minutes)
 #
 # ### All warps in step
 #
@@ -218,7 +218,9 @@ def show(*helpers):
 show(hopper_words.mbarriers, hopper_words.fetch)
 
 # %% [markdown]
-# **Which thread does this?** All warps with the same job run the same lines. From the PTX of these kernels:
+# <details><summary><b>Which thread does which line?</b> (to look up)</summary>
+#
+# All warps with the same job run the same lines. From the PTX of these kernels:
 #
 # | line | who acts | do the warps meet? |
 # |---|---|---|
@@ -231,6 +233,8 @@ show(hopper_words.mbarriers, hopper_words.fetch)
 # | `tma.store_wait` | the thread that issued the store | after it |
 # | `gl.store(L, ...)` | one of the four threads that hold a row | no |
 #
+# </details>
+#
 # The same program in the simulator. Look at the bars: the tensor cores stand idle in every softmax.
 
 # %%
@@ -242,7 +246,7 @@ play_warps(simulate({"all warps": warp_programs.in_step(K, V, 4)}, threads={"all
 #
 # With one slot each for $K$ and $V$, shared memory is saved, but the warps stand idle during copies. The loop asks for both tiles at its end, later than it has to for $K$.
 #
-# **Predict** behind which line of the loop `fetch(K, ...)` may stand at the earliest: the first “wgmma”, the first “wgmma_wait”, or “softmax”?
+# **Predict** behind which line of the loop `fetch(K, ...)` may stand at the earliest: “wgmma”, “wgmma_wait” (of each the first), or “softmax”?
 
 # %%
 my_earliest_place = None
@@ -331,7 +335,7 @@ judge(hopper_ring, MY_RING, 128)
 #
 # *End of sitting 2.*
 #
-# ## Sitting 3 · Layouts: who holds what (40 minutes)
+# ## Sitting 3 · Layouts: who holds what (35 minutes)
 #
 # `wgmma` reads its right operand from shared memory and its left one from there or from registers; the result lies in registers. A *layout* says which thread holds which number. The kernel names the layout of $S$ as `NVMMADistributedLayout([3, 0], [8, 1], [16, 128, 16])`: version 3 of the instruction, eight warps below one another, 16 rows and 128 columns a warp, and 16 numbers deep an instruction. Within a warp the hardware fixes the pattern:
 
@@ -401,7 +405,7 @@ reveal("ex12b_layout")
 #
 # *End of sitting 3.*
 #
-# ## Sitting 4 · Warps with different jobs (45 minutes)
+# ## Sitting 4 · Warps with different jobs (40 minutes)
 #
 # ### A warp that only loads
 #
@@ -415,7 +419,7 @@ show(hopper_words.release)                             # the consumer's side
 # %% [markdown]
 # The consumer's reading of use $u$ ends phase $u$ of `free`. The producer may fill use $u$ when use $u - 1$ has been read, so it waits for the other parity, `phase ^ 1`. Before the first use nobody has read anything, and a new barrier lets `wait(free, 1)` pass at once.
 #
-# **Predict**: the producer below waits for the consumer's parity. How many tiles does it fetch before it hangs?
+# **Predict**: the producer below waits for the consumer's parity. How many tiles does it fetch?
 
 # %%
 my_fetched = None
@@ -444,7 +448,7 @@ play_warps(simulate({"producer": warp_programs.producer(K, V, 4), "consumer": wa
 # %% [markdown]
 # ### Two consumers
 #
-# A producer alone gains little: no softmax has a product beside it. The third rung has two consumers, warpgroups of 64 query rows each. They share $K$ and $V$, and each goes at its own pace: while one computes exponentials, the other's products can run.
+# So far no softmax has a product beside it. The third rung has two consumers, warpgroups of 64 query rows each. They share $K$ and $V$, and each goes at its own pace: while one computes exponentials, the other's products can run.
 
 # %%
 print(changes(hopper_producer.attend, hopper_consumers.attend))
@@ -458,11 +462,11 @@ def at_its_mean(program, end=4, **threads):            # durations do not vary: 
 
 
 plain = lambda me, *rest: warp_programs.consumer(*rest)
-one_or_two = {"one consumer of eight warps": at_its_mean(plain, **{"consumer 0": 256}), "two consumers": at_its_mean(plain)}
+one_or_two = {"one consumer": at_its_mean(plain, **{"consumer 0": 256}), "two consumers": at_its_mean(plain)}
 figures.warps_at_work(one_or_two, "flashlab_course.gpu.warps, 4 blocks, two slots.")
 
 # %% [markdown]
-# `free` is now made by `mbarriers(SLOTS, CONSUMERS)`, for two arrivals. In `release`, `thread_barrier()` now meets the consumer's own warps only.
+# (The one consumer has eight warps; each of two has four, and half of the rows.) `free` is now made by `mbarriers(SLOTS, CONSUMERS)`, for two arrivals. In `release`, `thread_barrier()` now meets the consumer's own warps only.
 #
 # What if `free` counted one arrival? Change the kernel; this cell goes wrong on purpose.
 
@@ -470,7 +474,7 @@ figures.warps_at_work(one_or_two, "flashlab_course.gpu.warps, 4 blocks, two slot
 print(outcome(hopper_consumers, [("mbarriers(SLOTS, CONSUMERS))\n", "mbarriers(SLOTS, 1))\n")]))
 
 # %% [markdown]
-# Each arrival ends a phase, so the producer may overwrite a tile that the other consumer still reads. Here the parities get out of step, and the program hangs.
+# Each arrival ends a phase, so the producer may overwrite a tile that the other consumer still reads. In this run the parities get out of step, and the program hangs.
 #
 # **Exercise: when may the producer overwrite?** ([exercises/ex12b_overwrite.py](../exercises/ex12b_overwrite.py), 25 minutes). Write the consumer's part: two consumers read each tile, and one may skip it.
 
@@ -557,7 +561,7 @@ figures.speeds_beside(recorded, {"hopper_producer_forward": None, "hopper_consum
 my_programs = {128: None, 132: None}
 
 # %%
-said = compare("programs of the ring on an SM", my_programs)
+said = compare("programs of the ring on an SM", my_programs, reasons={2: "Twice 132 · 256 registers is more than 65,536."})
 for d, causal in itertools.product((64, 128), (False, True)):
     ring = compiled(hopper_ring, d, causal)
     fit = occupancy(256, ring.registers, ring.shared_bytes)
@@ -570,7 +574,7 @@ for d, causal in itertools.product((64, 128), (False, True)):
 #
 # *End of sitting 5.*
 #
-# ## Sitting 6 · Products under the softmax (40 minutes)
+# ## Sitting 6 · Products under the softmax (35 minutes)
 #
 # ### Issue early, wait late
 #
@@ -589,10 +593,10 @@ print(excerpt(hopper_overlap.attend, "for j in range(1, end)", "O_i = scaled_row
 # %% [markdown]
 # What the lines rely on:
 #
-# - `wgmma_wait(1, deps=[S])` makes a tile of $S$ only. $O$'s product still writes to its registers, so $O$ is rescaled behind its own wait; before it, `scaled_rows(O_i, alpha)` does not compile. The first `alpha` is thrown away: $O$ is still 0.
-# - $O$'s product also still *reads* $P$ from registers. So the new one is `P_next`. It becomes `P` behind the wait, where the conversion is as free as in sitting 3.
+# - `wgmma_wait(1, deps=[S])` makes a tile of $S$ only. $O$'s product still writes to $O$'s registers, so $O$ is rescaled behind its own wait. Before it, `scaled_rows(O_i, alpha)` does not compile.
+# - $O$'s product also still *reads* $P$ from registers. So the new tile has a name of its own, `P_next`, and registers of its own. It becomes `P` behind the wait. The conversion there moves nothing, as in sitting 3.
 # - `pred` switches a wait off: behind the last block there is no next $K$.
-# - Keys are walked from the last block to the first. A tile has 128 queries and a block 128 keys, so a causal mask cuts one block only. That block comes before the loop, and the loop needs no mask.
+# - Keys are walked from the last block to the first. A causal mask cuts only the last block of a tile. It comes before the loop, and the loop needs no mask.
 
 # %%
 K, V = Ring("K", slots=2, readers=2), Ring("V", slots=2, readers=2)
@@ -649,7 +653,7 @@ for name, lines in {"as it is": [], "moved": moved}.items():
 #
 # *End of sitting 6.*
 #
-# ## Sitting 7 · Take turns (40 minutes)
+# ## Sitting 7 · Take turns (35 minutes)
 #
 # Two consumers may ask for products at the same moment, and then compute exponentials together. The fifth rung makes them alternate, with *named barriers*: a program has sixteen, which count threads. `arrive` counts and goes on; `sync` counts and waits until enough threads have come. Gluon has no word for them, so they are assembly: `$1` is the barrier, `$2` the number of threads. `is_pure=False`: the compiler must not drop a line whose result nobody uses.
 
@@ -760,7 +764,7 @@ figures.speeds_beside(recorded, {"hopper_turns_forward": None}, "hopper_overlap_
 #
 # *End of sitting 7.*
 #
-# ## Sitting 8 · Programs that stay (45 minutes)
+# ## Sitting 8 · Programs that stay (40 minutes)
 #
 # ### A counter hands out tiles
 #
@@ -772,7 +776,7 @@ figures.speeds_beside(recorded, {"hopper_turns_forward": None}, "hopper_overlap_
 my_ends = {"fixed": None, "counter": None}
 
 # %%
-said = compare("when the last SM is done", my_ends, unit="blocks")
+said = compare("when the last SM is done", my_ends, unit="blocks", reasons={6: "SM 1 is free after 3 blocks, and takes the tile of 2."})
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
@@ -837,7 +841,7 @@ reveal("ex12b_slots")
 #
 # *End of sitting 8.*
 #
-# ## Sitting 9 · Measure it, change it (45 minutes)
+# ## Sitting 9 · Measure it, change it (40 minutes)
 #
 # ### Which idea carries how much?
 #
@@ -1024,7 +1028,7 @@ def end_of_step(me, owner, slot, K):
         yield arrive(SLOT_FREE + slot, 288)
 
 # %% [markdown]
-# Before it, a consumer's step: four products, and the exponentials of $P$ while $dP$ may still run.
+# Before that, a consumer issues four products. It computes the exponentials of $P$ while $dP$ may still run.
 
 # %%
 def walk_queries(me, K, Q, dO, tiles):
@@ -1064,7 +1068,7 @@ def add_dQ(tiles):
             yield arrive(DQ_FREE, 160)
 
 # %% [markdown]
-# Together. Of a consumer's products, `Q` is $S$, then $dK$; `dO` is $dP$, then $dV$; `K` is $dQ$, of the owner alone: consumer 0 at tile 0, consumer 1 at tile 1.
+# All together. A product is named after the tile that it reads: `Q` is first $S$, then $dK$; `dO` is first $dP$, then $dV$; `K` is $dQ$, which only the owner computes.
 
 # %%
 def backward(tiles):
