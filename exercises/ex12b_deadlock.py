@@ -16,10 +16,10 @@ With two slots in each ring it works. With one slot, and two tiles or more, the 
     deadlock: producer waits for V_free[0] to end a phase of parity 0; it is in phase 0;
     consumer waits for K_full[0] to end a phase of parity 1; it is in phase 1
 
-A GPU would say nothing, and never return. The consumer, below, issues S = Q K^T of the next tile before O += P V of
-this one, as hopper_overlap.py does, but without its early wait for K. It is right and stays as it is. Write the
-producer anew, with one line in another place, so that both programs end with any number of slots, also with one. Each
-tile is fetched once, in order, into slot j % slots, and not before that slot is free. There is at least one tile.
+A GPU would say nothing, and never return. The consumer below issues S = Q K^T of the next tile before O += P V of this
+one, as hopper_overlap.py does, but without its early wait for K. The consumer is right and stays as it is. Move one
+line of the producer, so that both programs end with any number of slots, also with one. Each tile is fetched once, in
+order, into slot j % slots, and not before that slot is free. There is at least one tile.
 
 Not allowed: another consumer, the finished function from solutions/.
 

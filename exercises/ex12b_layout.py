@@ -11,13 +11,13 @@ fixed by the hardware. In Gluon it is called NVMMADistributedLayout([3, 0], [4, 
     columns    cut a row into pieces of 8 columns. Of each piece the first of its four lanes holds two neighbouring
                columns, the first two, the next lane the next two, and so on
 
-For thread 0 to 127 and N, a multiple of 8, return three tuples: the rows that it holds numbers of,
-their columns, and the other threads that hold numbers of these rows. Example: thread 5 with N = 16 holds rows 1 and 9,
+Given a thread, 0 to 127, and N, a multiple of 8, return three tuples: the rows that the thread holds numbers of, their
+columns, and the other threads that hold numbers of the same rows. Example: thread 5 with N = 16 holds rows 1 and 9,
 columns 2, 3, 10 and 11, and shares both rows with threads 4, 6 and 7.
 
-This is why a row's maximum is cheap: each thread finds the largest of its own N / 4 numbers, and two shuffles (one with
-the neighbour, one with the neighbouring pair) spread it among the four. A column lies in 32 threads of four warps: for
-its maximum shuffles are not enough, warps have to meet in shared memory. So softmax works on S, whose rows are queries.
+This is why a row's maximum is cheap. Each thread finds the largest of its own N / 4 numbers. Two shuffles, one with the
+neighbour and one with the neighbouring pair, spread it among the four threads. A column lies in 32 threads of four
+warps: its maximum would have to go through shared memory. So the softmax works on S, whose rows are queries.
 
 Not allowed: asking Triton, the finished function from solutions/.
 
@@ -27,5 +27,5 @@ Hint: start from the lane, thread % 32. lane // 4 says which row of eight, lane 
 
 def holds(thread, N):
     """(rows, columns, other threads of these rows), three tuples."""
-    # your turn: rows and columns of this thread, and whom it shares its rows with
-    raise NotImplementedError("ex12b_layout: rows and columns of this thread, and whom it shares its rows with")
+    # your turn: the rows and columns of this thread, and the other threads of these rows
+    raise NotImplementedError("ex12b_layout: the rows and columns of this thread, and the other threads of these rows")

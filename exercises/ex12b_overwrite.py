@@ -41,8 +41,8 @@ def producer(K, V, slots, tiles):
 def consumer(K, V, slots, tiles, skip):
     """Computes with tile skip, skip + 1, ..., and lets the producer have every slot again."""
     for j in range(tiles):
-        # your turn: what is waited for, computed and released, and what if j < skip
-        raise NotImplementedError("ex12b_overwrite: what is waited for, computed and released, and what if j < skip")
+        # your turn: wait, compute and release; if j < skip, let the producer have the slots all the same
+        raise NotImplementedError("ex12b_overwrite: wait, compute and release; if j < skip, let the producer have the slots all the same")
 
 
 def programs(K, V, slots, tiles, skips):

@@ -9,15 +9,15 @@ wait there and the 128 that only arrive. Then it counts from 0 again. The reques
     yield sync(TURN + c, 256)        wait at the barrier until it opens
     yield arrive(TURN + c, 256)      count towards it and go on
 
-Chapter 12's ex12_turns passed the turn on when a product had ended. Its list has no word for issuing: one instruction
-stood for the whole product, and two at a time shared the tensor cores. On the GPU wgmma only issues a product, and the
-tensor cores work on products in the order of their issue. So only the issuing needs an order, and the turn is passed on
-right after wgmma. The other's product is then waiting when this one ends. Passed on only at the end, it would leave the
-tensor cores idle for as long as the signal takes. The simulator's signals take no time and do not show that: the
-checker looks at the order of your requests.
+Chapter 12's ex12_turns passed the turn on when a product had ended: there one instruction stood for issuing and
+computing it. On the GPU wgmma only issues a product, and the tensor cores work on products in the order of their issue.
+So only the issuing needs an order, and the turn is passed on right after wgmma. Then the other's product is already
+waiting when this one ends. If the turn were passed on at the end, the tensor cores would be idle while the signal
+travels. The simulator's signals take no time and do not show that, so the checker looks at the order of your requests.
 
-Write the two missing parts of the consumer. The second one: wait for K, issue S in turn, pass the turn on; when S is
-there, release K's slot. At the start nobody has arrived anywhere: one of the two gives consumer 0 its first turn.
+Write the two missing parts of the consumer. In the first, one of the two consumers gives consumer 0 its first turn: at
+the start nobody has arrived anywhere. In the second, wait for K, issue S in turn, pass the turn on, and release K's
+slot as soon as S is there.
 Arrivals that nobody waits for at the end do no harm, but more than 256 threads at one barrier are an error.
 
 Not allowed: an order by other means, the finished function from solutions/.

@@ -26,5 +26,5 @@ Hint: what is left for the rings once Q, O and 1 KiB are taken off?
 
 def slots(d, keys, consumers, size, own_O):
     """(bytes of Q and O, bytes of a slot of both rings, the largest number of slots)."""
-    # your turn: what there is once, what each slot takes, and how often that fits
-    raise NotImplementedError("ex12b_slots: what there is once, what each slot takes, and how often that fits")
+    # your turn: the bytes of Q and O, the bytes of a slot, and how many slots fit into the rest
+    raise NotImplementedError("ex12b_slots: the bytes of Q and O, the bytes of a slot, and how many slots fit into the rest")

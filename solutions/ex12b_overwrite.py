@@ -41,7 +41,7 @@ def producer(K, V, slots, tiles):
 def consumer(K, V, slots, tiles, skip):
     """Computes with tile skip, skip + 1, ..., and lets the producer have every slot again."""
     for j in range(tiles):
-        # >>> your turn: what is waited for, computed and released, and what if j < skip
+        # >>> your turn: wait, compute and release; if j < skip, let the producer have the slots all the same
         slot, phase, sees = j % slots, j // slots % 2, j >= skip
         yield wait(K.full[slot], phase)
         if sees:

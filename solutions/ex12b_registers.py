@@ -17,11 +17,11 @@ the same time, spread evenly over its 128 threads; a register has 4 bytes:
     P    64 x keys, 16 bits, two numbers a register
     O    64 x d, float32
 
-Return what a thread has at launch, what a consumer's thread has later, and how much of that the three tiles leave it
-(less than 0 if they do not fit). There are 2 to 7 consumers; keys and d are multiples of 16. Example: 2 consumers, d =
-128 and keys = 128 give 168, 240 and 80. Something has to be left for maxima, sums and addresses: with 80, or with the
-32 that `flash_attention`'s kernels have at d = 64, the compiler spills nothing. With three consumers at d = 128 nothing
-is left, and 1,128 bytes of each thread are spilled to memory.
+Return three numbers: the registers of a thread at launch, those of a consumer's thread later, and how many of these the
+three tiles leave free (less than 0 if they do not fit). There are 2 to 7 consumers; keys and d are multiples of 16.
+Example: 2 consumers, d = 128 and keys = 128 give 168, 240 and 80. Something has to be left for maxima, sums and
+addresses: with 80, or with the 32 that `flash_attention`'s kernels have at d = 64, the compiler spills nothing. With
+three consumers at d = 128 nothing is left, and 1,128 bytes of each thread are spilled to memory.
 
 Not allowed: the finished function from flashlab or solutions/.
 

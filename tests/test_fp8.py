@@ -223,7 +223,7 @@ def stand_in(monkeypatch, programs, arguments):
     """One launch of fa2_fp8_kernel, its programs one after the other."""
     monkeypatch.setattr(kernels.fp8, "rounded", lambda P: in_the_order_of_threads(P).to(torch.float8_e4m3fn))
     monkeypatch.setattr(kernels.fp8, "as_operand", lambda P, O: P)
-    hopper_stand_in.run_kernel(kernels.fp8.fa2_fp8_kernel, programs, arguments)
+    hopper_stand_in.run_operator(kernels.fp8.fa2_fp8_kernel, programs, arguments)
     assert not arguments["counter"].any(), "the next launch would begin to count where this one stopped"
 
 

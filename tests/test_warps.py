@@ -120,7 +120,7 @@ def test_the_player_shows_slots_barriers_waits_and_lines():
     assert "waits for K_full[0] to end a phase of parity 0" in texts
     lit = [item for item in scene.items if item.kind == "code" and any(" now" in look for look in item.look)]
     assert all(re.search(r"yield|def ", item.text) for item in lit) and len(lit) == 11
-    bars = [item for item in scene.items if item.kind == "rect" and item.look in ("live", "peak", "written")]
+    bars = [item for item in scene.items if item.kind == "rect" and item.look in ("product", "softmax", "copy")]
     assert len(bars) == len(machine.spans) and all(bar.w[-1] > 0 for bar in bars)
 
 
@@ -184,7 +184,32 @@ def test_the_player_opens_where_a_run_went_wrong():
     stuck = simulate({"consumer": warp_programs.consumer(K, V, 1)})
     player = play_warps(stuck)
     assert player.start == len(player.ticks) - 1 and stuck.error.startswith("deadlock: consumer waits for K_full[0]")
-    assert [item.text[-1] for item in player.scenes[0].items if item.kind == "status"] == [f"time 0: {stuck.error}"]
+    assert player.stops == [(player.start, "the hang")]
+    last = [item.text[-1] for item in player.scenes[0].items if item.kind == "status"]
+    assert last == ["time 0: deadlock\nconsumer waits for K_full[0], which nobody can end.\nSo nobody goes on."]
+
+
+def test_the_hang_says_who_could_end_each_wait():
+    """Fails if the stop at a deadlock is missing, or names the wrong programs."""
+    hang = lambda machine: play_warps(machine).scenes[0].items[-1].text[-1].splitlines()[1:-1]
+    source = inspect.getsource(warp_programs.producer).replace("phase ^ 1", "phase")
+    exec(source, scope := vars(warp_programs).copy())
+    assert hang(simulate(programs("consumer", of=scope))) == [
+        "producer waits for K_free[0], which only consumer 0 can end.",
+        "consumer 0 waits for K_full[0], which only producer can end."]
+    nobody_begins = inspect.getsource(warp_programs.consumer_in_turn).replace("yield arrive(TURN, BOTH)", "pass")
+    exec(nobody_begins, scope := vars(warp_programs).copy())
+    assert hang(simulate(programs("consumer_in_turn", of=scope)))[1:] == [
+        "consumer 0 waits for 256 threads at named barrier 12, which only consumer 1 can end.",
+        "consumer 1 waits for 256 threads at named barrier 13, which only consumer 0 can end."]
+
+
+def test_bars_have_the_names_of_their_tiles():
+    """Fails if a bar that is wide enough says nothing, or speaks before it is drawn."""
+    machine = simulate(programs("consumer", end=3), unsteady=False)
+    names = [item.text for item in play_warps(machine).scenes[0].items if item.look == "on"]
+    assert [text[-1] for text in names] == [span.name.replace(" ", "") for span in machine.spans]
+    assert {text[0] for text in names} == {""}
 
 
 def test_after_k_q_every_thread_holds_what_the_next_product_takes_from_it():

@@ -12,11 +12,13 @@ from flashlab_course.player.page import OTHER, Player
 from flashlab_course.player.scene import LINE, Scene
 from flashlab_course.player.stops import stops_of
 
-WIDTH, HEAD = 490, 152                 # pixels of the picture, and of the names at its left
+WIDTH, HEAD = 540, 152                 # pixels of the picture, and of the names at its left
 COLUMNS = (0, 62, 170, 322)            # slot, what it holds, its barrier full, its barrier free
 KEYS = """<span>Space plays; ← → step, with Shift to the next event; Home, End</span>
-<span><b class="kept"></b>a tile is there</span><span><b class="moving"></b>a product reads it, or is queued</span>"""
-LOOKS = {"TMA": "written", "tensor cores": "live", "softmax": "peak"}
+<span><b class="kept"></b>a tile is there</span><span><b class="moving"></b>a product reads it, or is queued</span>
+<span><b class="copy"></b>copy</span><span><b class="product"></b>product</span>
+<span><b class="softmax"></b>softmax</span>"""
+LOOKS = {"TMA": "copy", "tensor cores": "product", "softmax": "softmax"}       # in the figures' colours, too
 
 
 def play_warps(machine):
@@ -84,7 +86,7 @@ def draw_waits(scene, machine, y):
 
 
 def draw_units(scene, machine, y):
-    """When each unit has worked so far: a row for each, a bar for each span."""
+    """When each unit has worked so far: a row for each, a bar for each span, with its tile's name once it has ended."""
     units = [unit for what in LOOKS for unit in sorted({span.unit for span in machine.spans}) if unit.startswith(what)]
     scale = (WIDTH - HEAD) / max((span.end for span in machine.spans), default=1)
     for n, unit in enumerate(units):
@@ -95,6 +97,9 @@ def draw_units(scene, machine, y):
         lengths = [max(0, min(moment.time, span.end) - span.start) for moment in machine.moments]
         place = HEAD + span.start * scale, y + (LINE + 1) * units.index(span.unit) + 1
         scene.add("rect", *place, [round(one * scale, 1) for one in lengths], LINE - 2, look)
+        name = span.name.replace(" ", "")              # K2, or the number of a block
+        room = (span.end - span.start) * scale - 5 * len(name)
+        scene.text(place[0] + room / 2, place[1] + 9, "on", [name * (room > 1 and n == max(lengths)) for n in lengths])
     return y + (LINE + 1) * len(units)
 
 
@@ -114,5 +119,6 @@ def draw_programs(scene, machine, see):
             text = linecache.getline(code.co_filename, number).rstrip()
             scene.add("code", look=looks, text=re.sub(" {3,}# ", "  # ", text), number=number)
     looks = ["status look" if n in see else "status" for n in range(last)]
-    said = [f"time {moment.time:,}: {moment.what}\n{see.get(n, '')}".strip() for n, moment in enumerate(moments)]
+    whats = ["deadlock" if moment.what.startswith("deadlock: ") else moment.what for moment in moments]
+    said = [f"time {moment.time:,}: {whats[n]}\n{see.get(n, '')}".strip() for n, moment in enumerate(moments)]
     scene.add("status", look=[*looks, "status bad" if machine.error else "status"], text=said)

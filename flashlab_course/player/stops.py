@@ -5,13 +5,32 @@ from itertools import chain, pairwise
 
 def stops_of(machine):
     """[(step, name, sentence)] in order of time: each kind of event where it first happens, one for each step."""
-    found, events = {}, list(of_softmax(machine))
+    found, events = {}, [*of_hang(machine), *of_softmax(machine)]
     for step, pair in enumerate(pairwise(machine.moments), 1):
         events += [(step, *event) for event in chain(of_slots(*pair), of_barriers(*pair))]
     for step, name, sentence in sorted(events, key=lambda event: event[0]):
         if name not in found and all(step != other for other, *_ in found.values()):
             found[name] = step, name, sentence
     return list(found.values())
+
+
+def of_hang(machine):
+    """At the end of a run that hangs: who alone could end each wait."""
+    if machine.error.startswith("deadlock"):
+        stuck = [one for one in machine.warps if not one.done]
+        ends = [f"{one.name} waits for {one.what.partition(' to')[0]}, which {who_ends(machine, one)} can end."
+                for one in stuck]
+        yield len(machine.moments) - 1, "the hang", "\n".join([*ends, "So nobody goes on."])
+
+
+def who_ends(machine, warps):
+    """Those that fetch into a slot, read it, or signal at a named barrier, as far as it is seen; else all others."""
+    ring, kind, _ = warps.what.replace("_free", " wgmma ").replace("_full", " fetch ").split(" ", 2)
+    able = {who: None for who, (what, of) in machine.requests
+            if (what in ("sync", "arrive") and who != warps.name if kind == "threads" else
+                what == kind and of[0].name == ring)}
+    able = list(able) or [one.name for one in machine.warps if one is not warps and not one.done]
+    return f"only {' or '.join(able)}" if able else "nobody"
 
 
 def of_slots(before, now):
@@ -39,8 +58,10 @@ def of_barriers(before, now):
     for name, what in now.waits.items():
         if "_free[" in what and not before.waits[name]:
             slot = what.partition(" ")[0].replace("_free", "_s")
-            still = now.slots[slot][1] or now.slots[slot][0]
-            yield "no slot is free", f"The {name} waits: no slot is free. {slot} is next, and {still} is needed there."
+            holds, coming, _ = now.slots.get(slot, (None, None, []))
+            if still := coming or holds:               # else nothing was ever there
+                yield "no slot is free", (f"The {name} waits: no slot is free. {slot} is next, and {still} is needed "
+                                          "there.")
         if "named barrier" in what and not before.waits[name]:
             yield "a wait at a named barrier", f"{name} waits for {what}: its own have come, others' have not."
     for name, tile in issued(now):

@@ -9,11 +9,11 @@
 # %% [markdown]
 # # 12b · The Hopper kernel
 #
-# **You will be able to** explain a Hopper kernel line by line, run its signals on a simulator, find its deadlocks, change it, and say what the operator's kernel has beyond it.
+# **You will be able to** explain a Hopper kernel line by line, run its signals on a simulator, find its deadlocks, and change it so that it still compiles and is right.
 #
-# **You need** chapters 06 and 12. · **Ten sittings** of 25 to 50 minutes, 6 hours and 40 minutes in all, with seven exercises · **runs on** CPU or GPU; Triton, so Linux
+# **You need** chapters 06 and 12. · **Ten sittings** of 25 to 45 minutes, 6 hours and 15 minutes in all, with seven exercises · **runs on** CPU or GPU; Triton, so Linux
 #
-# In chapter 12 the compiler decides when a tile is copied and when a product is waited for. Here the kernel says it itself, in Gluon, the language below Triton. Six rungs lead from chapter 12's TMA kernel to the Hopper kernel, one idea a rung. Most ideas are signals between warps, and a small simulator runs them without a GPU.
+# In chapter 12 the compiler decides when a tile is copied and when a product is waited for. Here the kernel decides, in Gluon, the language below Triton. Six rungs lead to the Hopper kernel, one idea a rung.
 
 # %%
 import flashlab  # first: it tells Triton whether to compile or to interpret
@@ -39,17 +39,17 @@ from flashlab_course.bench.hopper import CHANGES
 from flashlab_course.bench.parts import variant
 from flashlab_course.check import check
 from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_for
-from flashlab_course.figures.chapter_12 import share_of
 from flashlab_course.gpu import warp_programs
 from flashlab_course.gpu.occupancy import occupancy
-from flashlab_course.gpu.warps import Ring, fetch, first_error, simulate, softmax, wait, wgmma, wgmma_wait
+from flashlab_course.gpu.warps import Ring, arrive, fetch, first_error, release, simulate, softmax, sync, wait, wgmma, wgmma_wait
 from flashlab_course.lesson import changes, compare, excerpt, reveal
+from flashlab_course.lesson.stand_in import changed, outcome
 from flashlab_course.player.machine import play_warps
 
 # %% [markdown]
 # ## Where the six rungs lead
 #
-# Speeds as multiples of cuDNN's: chapter 12's TMA kernel, the six rungs, and the *operator's kernel*, which `flash_attention` runs (“Gluon, Hopper” in pictures).
+# Speeds as multiples of cuDNN's: chapter 12's TMA kernel, the six rungs, and the *operator's kernel*, which `flash_attention` runs (“Gluon, Hopper”).
 
 # %%
 recorded = bench.load_results("hopper_h200")
@@ -57,7 +57,7 @@ rungs = dict.fromkeys(["fa2_tma_forward", *(one.name for one in HOPPER_RUNGS), "
 figures.speeds_beside(recorded, rungs, "sdpa_cudnn")
 
 # %% [markdown]
-# The first two rungs are slower than the compiler's kernel, except the ring at $d = 64$ without a mask. At $d = 128$ the last two rungs are faster than it at every size. At $d = 64$ the rungs after the ring gain 4 % at most.
+# At $d = 128$ the first two rungs are slower than the compiler's kernel, and the last two are faster at every size. At $d = 64$ the rungs after the ring gain 4 % at most.
 #
 # ## Sitting 1 · Copies that report back (45 minutes)
 #
@@ -69,11 +69,11 @@ figures.speeds_beside(recorded, rungs, "sdpa_cudnn")
 # | tensor cores multiply tiles: `wgmma` | a *warpgroup*, 128 threads | `wgmma_wait` |
 # | threads compute exponentials and sums | the same threads | the next line simply comes later |
 #
-# The first two are *asynchronous*: whoever asks goes on at once. A kernel is fast if all three units work at the same time, and right if nobody reads a tile before it is there or overwrites one that is still being read.
+# The first two are *asynchronous*: the asker goes on at once. A kernel is fast if all three units work at the same time. It is right if nobody reads a tile before it has landed, or overwrites one that is still being read.
 #
 # ### An mbarrier counts arrivals and bytes
 #
-# An *mbarrier* is eight bytes of shared memory that count. It is made for a number of arrivals. `expect` is such an arrival, and adds bytes to come; TMA subtracts the bytes that have landed. When no arrival and no byte is left to come, the barrier's *phase* ends and the next one begins.
+# An *mbarrier* is eight bytes of shared memory, made for a number of arrivals. `expect` is one arrival and announces bytes; TMA subtracts the bytes that have landed. When no arrival and no byte is left to come, the barrier's *phase* ends and the next one begins.
 #
 # | Gluon | simulator |
 # |---|---|
@@ -89,10 +89,11 @@ figures.speeds_beside(recorded, rungs, "sdpa_cudnn")
 my_expected_bytes = None
 
 # %%
-said = compare("bytes of a block of keys", my_expected_bytes, torch.empty(128, 128, dtype=torch.bfloat16).nbytes)
+said = compare("bytes of a block of keys", my_expected_bytes, reasons={
+    16384: "That is the count of numbers. Each has two bytes.", 65536: "That is float32. A bfloat16 has two bytes."})
 
 # %% [markdown]
-# In the simulator a program is a Python generator: each `yield` asks the machine for something, and waits for it. Step through this one: the column *full* shows the phase, and what is still to come before it ends. **Stop and look** jumps to the steps that matter.
+# In the simulator a program is a Python generator: each `yield` asks the machine for something. Step through this one. The column *full* shows the phase, and what is still to come. **Stop and look** jumps to the steps that matter.
 
 # %%
 def one_tile(K):
@@ -119,21 +120,67 @@ print(simulate({"warpgroup": without_a_wait(Ring("K", slots=1))}).error)
 # %% [markdown]
 # ### Why a wait names a parity
 #
-# A slot is used again and again, so its barrier passes through phases 0, 1, 2, … The hardware keeps only whether the current phase is even or odd. In phase 1, phase 0 is over: `wait(full, 0)` goes on, and `wait(full, 1)` blocks until phase 1 is over, too.
+# A slot is used again and again, so its barrier passes through phases 0, 1, 2, … The hardware knows only whether the current phase is even or odd. `wait(full, 0)` blocks while the phase is even, and `wait(full, 1)` while it is odd.
 #
-# In a *ring* of two slots, block $j$ lies in slot $j \bmod 2$ and is that slot's use number $\lfloor j/2 \rfloor$. When the tile of use $u$ has landed, phase $u$ of `full` ends. So the reader of block $j$ waits for parity $\lfloor j/2 \rfloor \bmod 2$.
+# **Predict**: tile 1 is on its way to the slot that tile 0 has used. What does `wait(K.full[0], 0)` do now, “goes on” or “waits”?
+
+# %%
+my_second_wait = None
+
+# %%
+said = compare("a second wait for parity 0", my_second_wait)
+
+# %% [markdown]
+# <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# **Predict** the slot and the parity for block 5.
+# Tile 0 has ended phase 0, so the barrier is in phase 1, which is odd. Only a wait for parity 1 blocks.
+#
+# </details>
+#
+# **Your turn: a second tile** (5 minutes). Add four lines: fetch tile 1 into the same slot, wait for it, multiply, wait for the product. Try both parities. The simulator runs the program with 50 sets of durations. You want *50 runs, no error* and both tiles.
+
+# %%
+# Your four lines go at the end:
+def two_tiles(K):
+    yield fetch(K, 0, 0)
+    yield wait(K.full[0], 0)
+    yield wgmma(K, 0, 0)
+    yield wgmma_wait(0)
+
+
+def fifty_runs(make):
+    return first_error(make, seeds=50).error.replace("; consumer", ";\nconsumer") or "50 runs, no error"
+
+
+print(fifty_runs(lambda: {"warpgroup": two_tiles(Ring("K", slots=1))}))
+asked = simulate({"warpgroup": two_tiles(Ring("K", slots=1))}).requests
+print("tiles multiplied:", [of[2] for _, (what, of) in asked if what == "wgmma"])
+
+# %% [markdown]
+# <details><summary><b>Answer</b></summary>
+#
+# `yield fetch(K, 1, 0)`, `yield wait(K.full[0], 1)`, `yield wgmma(K, 0, 1)`, `yield wgmma_wait(0)`. With parity 0 the wait goes on at once, and the machine says that K 1 is still on its way.
+#
+# </details>
+#
+# In a *ring* of two slots, block $j$ lies in slot $j \bmod 2$ and is that slot's use number $\lfloor j/2 \rfloor$. When the tile of use $u$ has landed, phase $u$ of `full` ends.
+#
+# **Predict** the slot of block 5, and the parity that its reader waits for.
 
 # %%
 my_slot_and_parity = [None, None]
 
 # %%
-slots, j = 2, 5
-said = compare("slot and parity of block 5", my_slot_and_parity, [j % slots, j // slots % 2])
+said = compare("slot and parity of block 5", my_slot_and_parity, reasons={1: "Block 5 is use number 2 of its slot, and 2 is even."})
 
 # %% [markdown]
-# **Exercise: a ring and its phases** ([exercises/ex12b_ring.py](../exercises/ex12b_ring.py), 25 minutes). Write a producer and a consumer that share a ring with any number of slots. The file explains a slot's second barrier, `free`. (In `my/`, where `make lab` works, the link opens your copy, in `my/exercises/`; `check` reads that.)
+# <details><summary><b>Why?</b> (after the comparison)</summary>
+#
+# $5 \bmod 2 = 1$: slot 1. Its tiles are blocks 1, 3 and 5, so block 5 is use 2, and phase 2 has parity 0. In code: `j // slots % 2`.
+#
+# </details>
+#
+# **Exercise: a ring and its phases** ([exercises/ex12b_ring.py](../exercises/ex12b_ring.py), 25 minutes). Write a producer and a consumer that share a ring. The file explains a slot's second barrier, `free`. (In `my/`, where `make lab` works, the link opens your copy; `check` reads that.)
 
 # %%
 check("ex12b_ring")
@@ -142,11 +189,11 @@ check("ex12b_ring")
 reveal("ex12b_ring")
 
 # %% [markdown]
-# **Takeaway.** An mbarrier counts arrivals and bytes; its phase ends when nothing is left to come. Who waits names the parity of the phase that must have ended.
+# **Takeaway.** An mbarrier counts arrivals and bytes; its phase ends when nothing is left to come. A wait names the parity of the phase that must be over.
 #
 # *End of sitting 1. To continue later, run the notebook from the top.*
 #
-# ## Sitting 2 · The first kernel, and who holds what (50 minutes)
+# ## Sitting 2 · The first kernel (35 minutes)
 #
 # ### All warps in step
 #
@@ -156,16 +203,14 @@ reveal("ex12b_ring")
 print(excerpt(hopper_ring.KERNEL, "for j in range(0, end)", "V_full.index(slot), V_s.index(slot))"))
 
 # %% [markdown]
-# The lines that are new, and two from before the loop:
-#
 # | line | meaning |
 # |---|---|
-# | `allocate_shared_memory(K.dtype, [SLOTS] + K.block_shape, K.layout)` | `K` is TMA's descriptor: `block_shape` is its tile, $[128, d]$, and `layout` swizzles the tile as `wgmma` reads it |
+# | `allocate_shared_memory(K.dtype, [SLOTS] + K.block_shape, K.layout)` | before the loop. `K` is TMA's descriptor: `block_shape` is its tile, $[128, d]$, and `layout` swizzles the tile as `wgmma` reads it |
 # | `gl.constexpr`, `gl.static_range` | a value known to the compiler; a loop that it unrolls |
 # | `K_s.index(slot).permute((1, 0))` | the tile in that slot, read as $K^\top$; nothing is moved |
 # | `zeros`, `use_acc=False` | `zeros` says the result's shape and layout. It costs no registers: a product's first instruction does not add |
 # | `wgmma_wait(0, deps=[S])` | wait until no product is under way. `deps` are the results that become tiles here; computing with one earlier does not compile |
-# | `thread_barrier()` | all warps meet. Behind `mbarriers`: one thread has made them for all. In the loop: all have read the slot, and TMA may overwrite it |
+# | `thread_barrier()` | all warps meet: all have read the slot, and TMA may overwrite it |
 #
 # Two helpers from `flashlab/kernels/hopper_words.py` make and use the signals:
 
@@ -178,18 +223,22 @@ def show(*helpers):
 show(hopper_words.mbarriers, hopper_words.fetch)
 
 # %% [markdown]
-# **Which thread does this?** All warps with the same job run the same lines: here all of the program, later those of a consumer or of the producer. From the PTX of these kernels:
+# <details><summary><b>Which thread does which line?</b> (to look up)</summary>
 #
-# | line | who acts | these warps meet |
+# All warps with the same job run the same lines. From the PTX of these kernels:
+#
+# | line | who acts | do the warps meet? |
 # |---|---|---|
-# | `expect`, `mbarrier.arrive` | their first thread | not by themselves; `release` has a `thread_barrier()` |
-# | `tma.load` | one elected thread | before it, after `expect` |
-# | `mbarrier.wait` | every thread waits | no |
-# | `wgmma`, `wgmma_wait` | all four warps of each warpgroup | no; each warp's threads do |
+# | `expect`, `mbarrier.arrive` | their first thread | no; `release` has a `thread_barrier()` for it |
+# | `tma.load` | one elected thread | before it |
+# | `mbarrier.wait` | every thread | no |
+# | `wgmma`, `wgmma_wait` | all four warps of each warpgroup | no |
 # | `Q_s.store`, then `fence` | every thread, for what it writes | before the store |
-# | `tma.store` | one elected thread | before it, after `fence`: the compiler adds the barrier |
-# | `tma.store_wait` | who issued the store waits for TMA | after it, so that all may write there again |
+# | `tma.store` | one elected thread | before it, after `fence` |
+# | `tma.store_wait` | the thread that issued the store | after it |
 # | `gl.store(L, ...)` | one of the four threads that hold a row | no |
+#
+# </details>
 #
 # The same program in the simulator. Look at the bars: the tensor cores stand idle in every softmax.
 
@@ -198,35 +247,59 @@ K, V = Ring("K", slots=2), Ring("V", slots=2)
 play_warps(simulate({"all warps": warp_programs.in_step(K, V, 4)}, threads={"all warps": 256}))
 
 # %% [markdown]
-# ### Layouts: who holds what of S
+# ### Change it: one slot
 #
-# `wgmma` reads its right operand from shared memory and its left one from there or from registers; the result lies in registers. A *layout* says which thread holds which number. The kernel names the layout of $S$ as `NVMMADistributedLayout([3, 0], [8, 1], [16, 128, 16])`: version 3 of the instruction, eight warps below one another, 16 rows and 128 columns a warp, and 16 numbers deep an instruction. Within a warp the hardware fixes the pattern:
+# With one slot each for $K$ and $V$, shared memory is saved, but the warps stand idle during copies. The loop asks for both tiles at its end, later than it has to for $K$.
+#
+# **Predict** behind which line of the loop `fetch(K, ...)` may stand at the earliest: “wgmma”, “wgmma_wait” (of each the first), or “softmax”?
 
 # %%
-figures.holders()
+my_earliest_place = None
+
+# %%
+said = compare("the earliest place of K's fetch", my_earliest_place)
 
 # %% [markdown]
-# Four threads share a row. So a row's maximum costs two exchanges between threads, and its sum two more; the rest of the softmax stays within a thread.
+# <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# **Predict** how many registers of 32 bits a thread needs for $S$: 128 rows and 128 columns in float32, on eight warps.
+# `wgmma` only issues the product, which reads the slot until the wait is over. The softmax reads $S$ from registers: by then the slot has been free for a while.
+#
+# </details>
+#
+# **Your turn** (5 minutes). This is the rung's program. Move the last `fetch(K, ...)` there, with an `if` of its own, and run both cells. You want *50 runs, no error*, and 27,900 cycles with one slot.
 
 # %%
-my_registers_of_S = None
+# Your change goes into this loop:
+def my_ring(K, V, end):
+    slots = len(K.slots)
+    for j in range(min(slots, end)):
+        yield fetch(K, j, j)
+        yield fetch(V, j, j)
+    for j in range(end):
+        slot, phase = j % slots, j // slots % 2
+        yield wait(K.full[slot], phase)
+        yield wgmma(K, slot, j)                        # S = Q Kᵀ
+        yield wgmma_wait(0)
+        yield softmax(j)
+        yield wait(V.full[slot], phase)
+        yield wgmma(V, slot, j)                        # O += P V
+        yield wgmma_wait(0)
+        if j + slots < end:
+            yield fetch(K, j + slots, slot)
+            yield fetch(V, j + slots, slot)
 
 # %%
-warps, threads_of_a_warp = 8, 32
-said = compare("registers for S", my_registers_of_S, 128 * 128 // (warps * threads_of_a_warp))
+def ring_of(program, slots):
+    return {"all warps": program(Ring("K", slots), Ring("V", slots), 8)}
+
+
+print("yours, one slot:", fifty_runs(lambda: ring_of(my_ring, 1)))
+for name, program, slots in [("the rung, two slots", warp_programs.in_step, 2), ("the rung, one slot ", warp_programs.in_step, 1),
+                             ("yours, one slot    ", my_ring, 1)]:
+    print(name, simulate(ring_of(program, slots), threads={"all warps": 256}, unsteady=False).now, "cycles of the model")
 
 # %% [markdown]
-# $O$ takes as many at $d = 128$, and $P$ in 16 bits half as many: $64 + 64 + 32 = 160$ of the 255 that a thread may have. This limits the tiles of all kernels here.
-#
-# Three helpers compute with such tiles. (`softmax` takes the maximum before it scales; of a negative scale, the host moves the sign to $Q$.) `SliceLayout(1, layout)` has one number a row, in each of the four threads that share it; `SliceLayout(0, layout)` has one a column.
-
-# %%
-show(hopper_words.softmax, hopper_words.hide_future, hopper_words.scaled_rows)
-
-# %% [markdown]
-# $P$ becomes the left operand of the next product. `DotOperandLayout(0, O_layout, 2)` is the layout of a left operand in registers: with 16-bit numbers every thread already holds what it must hand in, so `convert_layout` moves nothing between threads. In the compiled loop, the exchanges for maxima and sums of a thread's two rows are all:
+# Now change the kernel itself. `outcome` changes lines of a rung's file, given as pairs (old text, new text). It runs the kernel's own lines on the CPU, with a Python thread for each warpgroup, and compares with float64. If it is right, `judge` also compiles it for an H100; no GPU is needed.
 
 # %%
 def compiled(module, d, causal=False):                 # for an H100: 16 heads, N = 4096
@@ -234,10 +307,95 @@ def compiled(module, d, causal=False):                 # for an H100: 16 heads, 
     return compile_for(module.KERNEL, module.launch(T, T, T, T, L, causal=causal, scale=d**-0.5)[1], 90)
 
 
-print(compiled(hopper_ring, 128).ptx.count("shfl.sync.bfly"), "exchanges")
+def judge(module, lines, *head_dims):
+    good = (words := outcome(module, lines)).startswith("ok")
+    print("on CPU threads:", words)
+    for d in head_dims if good else ():                # only what is right is compiled
+        with tempfile.TemporaryDirectory() as folder:
+            made = compiled(variant(module, lines, folder), d, causal=True)
+        fits = made.shared_bytes <= SHARED_LIMIT[90]
+        good = good and fits and not made.spills
+        print(f"d = {d}: {made.registers} registers at launch, {made.spills} bytes spilled, "
+              f"{made.shared_bytes:,} bytes shared: {'fits' if fits else 'does not fit'}; {made.warnings or 'no warnings'}")
+    print("Passed." if good else "Not yet.")
 
 # %% [markdown]
-# At the end, $O$ goes through shared memory to HBM by TMA. TMA may overtake what a thread has just written to shared memory; `fence()` forbids that. `tma.store_wait(0)` waits until TMA has read the tile. `/ LOG2_E` makes a natural logarithm of $L$ in base 2.
+# **Your turn** (10 minutes). Two pairs are given: one slot, and no fetch of $K$ at the end. So the kernel hangs. Add a pair that puts the fetch where it belongs. Which line must stand before it, so that *all* warps have read the slot? (The stand-in runs the eight warps as one thread. It does not see if this line is missing.)
+
+# %%
+FETCH_K = "            fetch(K, [first_key + (j + SLOTS) * KEYS, 0], K_full.index(slot), K_s.index(slot))\n"
+# Your pair (old text, new text) goes behind these two:
+MY_RING = [("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(1)"), (FETCH_K, "")]
+judge(hopper_ring, MY_RING, 128)
+
+# %% [markdown]
+# <details><summary><b>Answer</b></summary>
+#
+# ```python
+# WAIT_S = "        S = wgmma_wait(0, deps=[S])\n"
+# MY_RING += [(WAIT_S, WAIT_S + "        thread_barrier()\n        if j + SLOTS < end:\n" + FETCH_K)]
+# ```
+#
+# `thread_barrier()` must stand before the fetch: the waits of other warps may not be over yet.
+#
+# </details>
+#
+# **Takeaway.** A slot is free as soon as the product that reads it has ended, not at the end of the loop.
+#
+# *End of sitting 2.*
+#
+# ## Sitting 3 · Layouts: who holds what (35 minutes)
+#
+# `wgmma` reads its right operand from shared memory and its left one from there or from registers; the result lies in registers. A *layout* says which thread holds which number. The kernel names the layout of $S$ as `NVMMADistributedLayout([3, 0], [8, 1], [16, 128, 16])`: version 3 of the instruction, eight warps below one another, 16 rows and 128 columns a warp, and 16 numbers deep an instruction. Within a warp the hardware fixes the pattern:
+
+# %%
+figures.holders()
+
+# %% [markdown]
+# Four threads share a row, and a thread holds numbers of two rows. A maximum over four threads takes two exchanges between threads, and a sum takes two more. The rest of the softmax stays within a thread.
+#
+# **Predict** how many registers of 32 bits a thread needs for $S$: 128 rows and 128 columns in float32, on eight warps.
+
+# %%
+my_registers_of_S = None
+
+# %%
+said = compare("registers for S", my_registers_of_S, reasons={
+    128: "That is four warps. Eight warps have 256 threads.", 2048: "That is per warp. A warp has 32 threads."})
+
+# %% [markdown]
+# At $d = 128$, $O$ takes as many registers as $S$, and $P$ in 16 bits half as many. A thread may have 255. This limits the tiles of all kernels here.
+#
+# Three helpers compute with such tiles. `SliceLayout(1, layout)` has one number a row, in each of the four threads that share it; `SliceLayout(0, layout)` has one a column.
+
+# %%
+show(hopper_words.softmax, hopper_words.hide_future, hopper_words.scaled_rows)
+
+# %% [markdown]
+# ### P becomes an operand
+#
+# The second product takes $P$ as its left operand, from registers:
+
+# %%
+print(excerpt(hopper_ring.KERNEL, "P = gl.convert_layout", "P = gl.convert_layout"))
+
+# %% [markdown]
+# `DotOperandLayout(0, O_layout, 2)` says: operand 0, the left one; of a product whose result has `O_layout`; with 2 numbers in each register of 32 bits. As a left operand, a thread must hand in two neighbouring columns of every eight, in the same two rows. These are the numbers of $S$ that it already holds. So the conversion is free: two neighbours are packed into one register, and no number changes threads.
+#
+# In FP8 it is not free: a register holds four neighbouring columns, and a thread of $S$ has only two. The operator's FP8 kernel changes the order of $V$'s keys instead: a sum may be taken in any order.
+#
+# **Predict** how many exchanges (`shfl.sync.bfly` in PTX) the loop has for each block, if the conversion costs none.
+
+# %%
+my_exchanges = None
+
+# %%
+said = compare("exchanges of a block", my_exchanges, reasons={
+    4: "That is one row. A thread holds numbers of two rows.", 2: "That is one maximum of one row."})
+print(compiled(hopper_ring, 128).ptx.count("shfl.sync.bfly"), "in the compiled kernel")
+
+# %% [markdown]
+# At the end, $O$ goes through shared memory to HBM by TMA. TMA may overtake what a thread has just written to shared memory; `fence()` forbids that. `tma.store_wait(0)` waits until TMA has read the tile. `/ LOG2_E` turns $L$ in base 2 into a natural logarithm.
 
 # %%
 print(excerpt(hopper_ring.KERNEL, "Q_s.store", "store_wait"))
@@ -252,15 +410,15 @@ check("ex12b_layout")
 reveal("ex12b_layout")
 
 # %% [markdown]
-# **Takeaway.** A layout says which thread holds which number.
+# **Takeaway.** A layout says which thread holds which number. $P$ is already where the next product wants it.
 #
-# *End of sitting 2.*
+# *End of sitting 3.*
 #
-# ## Sitting 3 · Warps with different jobs (50 minutes)
+# ## Sitting 4 · Warps with different jobs (40 minutes)
 #
 # ### A warp that only loads
 #
-# The second rung gives copies to a warp of their own, the *producer*; the eight others become the *consumer*. The producer runs ahead until the ring is full. So each slot needs a second barrier, `free`: the consumer arrives there when it has read the slot, and the producer waits there before it fills the slot again.
+# In the second rung one more warp, the *producer*, does all copies; the other eight are the *consumer*. The producer runs ahead until the ring is full. Each slot has its second barrier, `free`: the consumer arrives there when it has read the slot, and the producer waits there before it fills the slot again.
 
 # %%
 print(excerpt(hopper_producer.fetch_when_free, "def fetch_when_free", "T_s.index(slot)"))
@@ -268,7 +426,12 @@ print(excerpt(hopper_producer.producer, "for j", "V_full, V_free, j)"))
 show(hopper_words.release)                             # the consumer's side
 
 # %% [markdown]
-# The consumer's reading of use $u$ ends phase $u$ of `free`. The producer may fill use $u$ when use $u - 1$ has been read, so it waits for the other parity, `phase ^ 1`. Before the first use nobody has read anything, and a new barrier lets `wait(free, 1)` pass at once. With the consumer's parity the kernel would hang at the first block. This cell goes wrong on purpose.
+# The consumer's reading of use $u$ ends phase $u$ of `free`. The producer may fill use $u$ when use $u - 1$ has been read, so it waits for the other parity, `phase ^ 1`. Before the first use nobody has read anything, and a new barrier lets `wait(free, 1)` pass at once.
+#
+# **Predict**: the producer below waits for the consumer's parity. How many tiles does it fetch?
+
+# %%
+my_fetched = None
 
 # %%
 def hopeful_producer(K, V, end):
@@ -279,36 +442,49 @@ def hopeful_producer(K, V, end):
             yield fetch(ring, j, slot)
 
 
+said = compare("tiles fetched with the wrong parity", my_fetched, reasons={
+    4: "The slots are empty, but the wait is for phase 0, which has not ended.", 2: "Even the first wait is for phase 0."})
 K, V = Ring("K", slots=2), Ring("V", slots=2)
-print(simulate({"producer": hopeful_producer(K, V, 4), "consumer": warp_programs.consumer(K, V, 4)}).error.replace("; consumer", ";\nconsumer"))
+play_warps(simulate({"producer": hopeful_producer(K, V, 4), "consumer": warp_programs.consumer(K, V, 4)}))
 
 # %% [markdown]
-# A *deadlock*: each waits for the other. With the right parity:
+# A *deadlock*: each waits for the other. The player opens at the hang, and says who alone could end each wait. With the right parity:
 
 # %%
 K, V = Ring("K", slots=2), Ring("V", slots=2)
 play_warps(simulate({"producer": warp_programs.producer(K, V, 4), "consumer": warp_programs.consumer(K, V, 4)}))
 
 # %% [markdown]
-# Both rungs as a still picture: no softmax has anything beside it.
-
-# %%
-K, V, K_too, V_too = (Ring(name, slots=2) for name in ("K", "V", "K", "V"))
-apart = {"producer": warp_programs.producer(K_too, V_too, 4), "consumer": warp_programs.consumer(K_too, V_too, 4)}
-runs_of_rungs = {"ring": simulate({"all warps": warp_programs.in_step(K, V, 4)}, threads={"all warps": 256}, unsteady=False),
-                 "producer": simulate(apart, threads={"consumer": 256}, unsteady=False)}
-figures.warps_at_work(runs_of_rungs, "flashlab_course.gpu.warps, 4 blocks, two slots.")
-
-# %% [markdown]
 # ### Two consumers
 #
-# The third rung has two consumers, warpgroups of 64 query rows each. They share $K$ and $V$, and each goes at its own pace: while one computes exponentials, the other's products can run.
+# So far no softmax has a product beside it. The third rung has two consumers, warpgroups of 64 query rows each. They share $K$ and $V$, and each goes at its own pace: while one computes exponentials, the other's products can run.
 
 # %%
 print(changes(hopper_producer.attend, hopper_consumers.attend))
 
+# %%
+def at_its_mean(program, end=4, **threads):            # durations do not vary: runs can be compared
+    readers = 1 if threads else 2
+    K, V = Ring("K", slots=2, readers=readers), Ring("V", slots=2, readers=readers)
+    pair = {f"consumer {me}": program(me, K, V, end) for me in range(readers)}
+    return simulate({"producer": warp_programs.producer(K, V, end)} | pair, threads=threads, unsteady=False)
+
+
+plain = lambda me, *rest: warp_programs.consumer(*rest)
+one_or_two = {"one consumer": at_its_mean(plain, **{"consumer 0": 256}), "two consumers": at_its_mean(plain)}
+figures.warps_at_work(one_or_two, "flashlab_course.gpu.warps, 4 blocks, two slots.")
+
 # %% [markdown]
-# So `free` is made by `mbarriers(SLOTS, CONSUMERS)`, for two arrivals. No `thread_barrier()` follows: `warp_specialize` itself lets all warps meet first. In `release`, `thread_barrier()` now meets the consumer's own warps only.
+# (The one consumer has eight warps; each of two has four, and half of the rows.) `free` is now made by `mbarriers(SLOTS, CONSUMERS)`, for two arrivals. In `release`, `thread_barrier()` now meets the consumer's own warps only.
+#
+# What if `free` counted one arrival? Change the kernel; this cell goes wrong on purpose.
+
+# %%
+said_of_it = outcome(hopper_consumers, [("mbarriers(SLOTS, CONSUMERS))\n", "mbarriers(SLOTS, 1))\n")])
+print("right:", said_of_it.startswith("ok"))
+
+# %% [markdown]
+# Each arrival ends a phase. The producer may overwrite a tile that the other consumer still reads, or the parities get out of step and the program hangs. Print `said_of_it` to see what happened in this run.
 #
 # **Exercise: when may the producer overwrite?** ([exercises/ex12b_overwrite.py](../exercises/ex12b_overwrite.py), 25 minutes). Write the consumer's part: two consumers read each tile, and one may skip it.
 
@@ -321,11 +497,11 @@ reveal("ex12b_overwrite")
 # %% [markdown]
 # **Takeaway.** A producer runs ahead as far as its ring allows, with the other parity; `free` counts both consumers.
 #
-# *End of sitting 3.*
+# *End of sitting 4.*
 #
-# ## Sitting 4 · Registers change hands (35 minutes)
+# ## Sitting 5 · Registers change hands (45 minutes)
 #
-# An SM has 65,536 registers. The program is launched with 384 threads: two consumers of 128, and the producer's warp, which Triton fills up to a warpgroup: registers change hands by warpgroups. Each thread begins with 168 registers, $65536 / 384$ rounded down to a multiple of 8. The producer needs few. With `setmaxnreg` its warpgroup gives registers away, and keeps 24 a thread, in the second rung, too.
+# An SM has 65,536 registers. The program is launched with 384 threads: two consumers of 128, and the producer's warp, filled up to a warpgroup. Each thread begins with 168 registers, $65536 / 384$ rounded down to a multiple of 8. The producer needs few. With `setmaxnreg` its warpgroup keeps 24 a thread and gives the rest away.
 #
 # **Predict** how many registers a thread of the two consumers can have then.
 
@@ -333,9 +509,8 @@ reveal("ex12b_overwrite")
 my_registers_of_a_consumer = None
 
 # %%
-at_launch, kept, warpgroup = compiled(hopper_consumers, 128).registers, 24, 128
-left = (at_launch * 3 * warpgroup - kept * warpgroup) // (2 * warpgroup)
-said = compare("registers of a consumer's thread", my_registers_of_a_consumer, left)
+said = compare("registers of a consumer's thread", my_registers_of_a_consumer, reasons={
+    312: "Both consumers share what the producer gave up.", 168: "That is before the producer gives registers away."})
 print(excerpt(hopper_consumers.KERNEL, "gl.warp_specialize", "of all but the first"))
 
 # %% [markdown]
@@ -350,7 +525,45 @@ check("ex12b_registers")
 reveal("ex12b_registers")
 
 # %% [markdown]
-# In the record a producer with a single consumer is no faster than the ring at any size: where the table says more than 1, the ranges of the runs overlap (pale). With two consumers the kernel is faster than the ring, except at $d = 64$ without a mask:
+# ### Change it: 256 keys a block
+#
+# With larger blocks the warps wait half as often. Each thread of the first rung may have 255 registers.
+#
+# **Predict** what stops the ring of two slots with 256 keys at $d = 128$: “registers”, “shared memory”, “both” or “nothing”? $P$ takes over registers of $S$, so count 128 for $S$, 64 for $O$, and 232,448 bytes of shared memory.
+
+# %%
+my_limit = None
+
+# %%
+said = compare("what stops 256 keys in the ring", my_limit)
+
+# %% [markdown]
+# <details><summary><b>Why?</b> (after the comparison)</summary>
+#
+# $128 + 64$ registers leave room below 255. A tile has $256 \cdot 128 \cdot 2$ bytes, and the two rings hold four: 262,144 bytes, more than there are.
+#
+# </details>
+#
+# **Your turn** (10 minutes). 256 keys are given. Change one more line so that the kernel passes at both head dimensions.
+
+# %%
+# Your pair goes behind the first:
+MY_LARGE_RING = [("KEYS = gl.constexpr(128)", "KEYS = gl.constexpr(256)")]
+judge(hopper_ring, MY_LARGE_RING, 64, 128)
+print("640 keys, no mask:", outcome(hopper_ring, MY_LARGE_RING, causal=False))
+
+# %% [markdown]
+# <details><summary><b>Answer, and what is still wrong</b></summary>
+#
+# One slot is enough: `("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(1)")`. It takes 163,880 bytes and 247 registers, and nothing is spilled. Sitting 2 says how to hide the copy.
+#
+# Without a mask, 640 keys come out wrong: `N // keys` in `place` drops the last 128. `why_not` would have to refuse lengths that are no multiple of 256.
+#
+# </details>
+#
+# ### What the record says
+#
+# A producer with a single consumer is no faster than the ring at any size: where the table says more than 1, the ranges of the runs overlap (pale). With two consumers the kernel is faster than the ring, except at $d = 64$ without a mask:
 
 # %%
 figures.speeds_beside(recorded, {"hopper_producer_forward": None, "hopper_consumers_forward": None}, "hopper_ring_forward")
@@ -362,44 +575,55 @@ figures.speeds_beside(recorded, {"hopper_producer_forward": None, "hopper_consum
 my_programs = {128: None, 132: None}
 
 # %%
-said = compare("programs of the ring on an SM", my_programs, {n: 65536 // (n * 256) for n in (128, 132)})
+said = compare("programs of the ring on an SM", my_programs, reasons={2: "Twice 132 · 256 registers is more than 65,536."})
 for d, causal in itertools.product((64, 128), (False, True)):
     ring = compiled(hopper_ring, d, causal)
     fit = occupancy(256, ring.registers, ring.shared_bytes)
     print(f"d = {d:3}, {'causal' if causal else 'full  '}: {ring.registers} registers, {ring.shared_bytes:,} bytes: {fit.blocks} on an SM")
 
 # %% [markdown]
-# At $d = 64$ the mask costs four registers, and with them the second program. Two programs on an SM can hide each other's waiting, as two consumers do. This may be why the ring is ahead; nobody has measured it.
+# At $d = 64$ the mask costs four registers, and with them the second program. Two programs on an SM can hide each other's waiting, as two consumers do. This may be why the ring is ahead without a mask; nobody has measured it.
 #
 # **Takeaway.** The producer gives registers to the consumers. A kernel that needs few may get a second program on each SM instead.
 #
-# *End of sitting 4.*
+# *End of sitting 5.*
 #
-# ## Sitting 5 · Products under the softmax (45 minutes)
+# ## Sitting 6 · Products under the softmax (35 minutes)
 #
 # ### Issue early, wait late
 #
 # $S$ of the *next* block does not depend on this softmax. So the fourth rung issues $S_{j}$ and then $O \mathrel{+}= P_{j-1} V_{j-1}$, waits for $S_j$ alone, and computes the softmax of block $j$ while the product for $O$ may still run.
 #
-# `wgmma_wait(n)` returns when at most $n$ of the warpgroup's products are under way; products end in the order in which they were issued. **Predict** $n$ for the line that must have $S$ and leaves $O$'s product alone.
+# `wgmma_wait(n)` returns when at most $n$ of the warpgroup's products are under way; products end in the order in which they were issued. **Predict** $n$ for the wait that must have $S_j$ and leaves $O$'s product alone.
 
 # %%
 my_n = None
 
 # %%
-issued = ["S", "O"]
-said = compare("products that may still be under way", my_n, len(issued) - 1 - issued.index("S"))
+said = compare("products that may still be under way", my_n, reasons={
+    0: "That waits for O's product, too.", 2: "Two products are under way: this waits for neither."})
 print(excerpt(hopper_overlap.attend, "for j in range(1, end)", "O_i = scaled_rows(O_i, alpha)"))
 
 # %% [markdown]
-# `wgmma_wait(1, deps=[S])` makes a tile of $S$ only. $O$'s product still writes to its registers, so $O$ is rescaled behind its own wait; before it, `scaled_rows(O_i, alpha)` does not compile. (With `deps=[S, O_i]` it does, and the assembler warns that products wait for each other.) The first `alpha` is thrown away: $O$ is still 0.
+# What the lines rely on:
 #
-# `pred` switches a wait off: behind the last block there is no next $K$. The first $S$ and the last $O$ stand outside the loop. Keys are walked from the last block to the first. A tile has 128 queries and a block 128 keys, so a causal mask cuts one block only. It comes before the loop, which needs no mask.
+# - `wgmma_wait(1, deps=[S])` makes a tile of $S$ only. $O$'s product still writes to $O$'s registers, so $O$ is rescaled behind its own wait. Before it, `scaled_rows(O_i, alpha)` does not compile.
+# - $O$'s product also still *reads* $P$ from registers. So the new tile has a name of its own, `P_next`, and registers of its own. It becomes `P` behind the wait. The conversion there moves nothing, as in sitting 3.
+# - `pred` switches a wait off: behind the last block there is no next $K$.
+# - Keys are walked from the last block to the first. A causal mask cuts only the last block of a tile. It comes before the loop, and the loop needs no mask.
 
 # %%
 K, V = Ring("K", slots=2, readers=2), Ring("V", slots=2, readers=2)
 consumers = {f"consumer {me}": warp_programs.overlapping_consumer(K, V, 4) for me in (0, 1)}
 play_warps(simulate({"producer": warp_programs.producer(K, V, 4)} | consumers))
+
+# %% [markdown]
+# Follow one consumer: without overlap its products stand before and after its softmax, with overlap $V_{j-1}$ lies under the softmax of block $j$.
+
+# %%
+overlapping = lambda me, *rest: warp_programs.overlapping_consumer(*rest)
+figures.warps_at_work({"two consumers": at_its_mean(plain), "overlap": at_its_mean(overlapping)},
+                      "flashlab_course.gpu.warps, 4 blocks, two slots.")
 
 # %% [markdown]
 # **Exercise: find the deadlock** ([exercises/ex12b_deadlock.py](../exercises/ex12b_deadlock.py), 15 minutes). A consumer like this one, and a producer that asks for room in the wrong order: with one slot they wait for each other.
@@ -411,9 +635,17 @@ check("ex12b_deadlock")
 reveal("ex12b_deadlock")
 
 # %% [markdown]
-# Why does the loop wait for the next $K$ already before its wait for $O$, and not at its head, where $K$ is needed? Compile both. A product is eight instructions. Of exponentials a thread has 66: 64 of $P$, and `alpha` of its two rows.
+# ### A wait in an odd place
+#
+# Why does the loop wait for the next $K$ before its wait for $O$, and not at its head, where $K$ is needed? Compile both. A product is eight instructions. A thread has 66 exponentials: 64 of $P$, and `alpha` of its two rows.
 
 # %%
+wait_for_K = "        mbarrier.wait(K_full.index((j + 1) % SLOTS), (j + 1) // SLOTS % 2, pred=j + 1 < end)\n"
+issue = "        S = wgmma(Q_s.index(me), K_s.index(slot)"
+moved = [("    mbarrier.wait(K_full.index(1 % SLOTS), 1 // SLOTS % 2, pred=end > 1)\n", ""), (wait_for_K, ""),
+         (issue, f"        mbarrier.wait(K_full.index(slot), j // SLOTS % 2)\n{issue}")]
+
+
 def in_machine_code(made):
     words = {"HGMMA": "product", "WARPGROUP.DEPBAR": "wait", "MUFU.EX2": "exponential"}
     found = [word for line in made.sass.splitlines() for name, word in words.items() if name in line]
@@ -422,38 +654,22 @@ def in_machine_code(made):
     loop = parts.index("16 products")                  # S and O: the loop issues both, one after the other
     return ", ".join(parts[loop : loop + 4])
 
-
-wait_for_K = "        mbarrier.wait(K_full.index((j + 1) % SLOTS), (j + 1) // SLOTS % 2, pred=j + 1 < end)\n"
-issue = "        S = wgmma(Q_s.index(me), K_s.index(slot)"
-moved = [("    mbarrier.wait(K_full.index(1 % SLOTS), 1 // SLOTS % 2, pred=end > 1)\n", ""), (wait_for_K, ""),
-         (issue, f"        mbarrier.wait(K_full.index(slot), j // SLOTS % 2)\n{issue}")]
-with tempfile.TemporaryDirectory() as folder:
-    for name, module in {"as it is": hopper_overlap, "moved": variant(hopper_overlap, moved, folder)}.items():
-        made = compiled(module, 128)
-        print(f"{name:9} {in_machine_code(made)}; {made.warnings or 'no warnings'}")
-
-# %% [markdown]
-# With the wait for $K$ at the head, the assembler has pulled the wait for $O$ above the exponentials. It did not pull it across an `mbarrier.wait`: seen in this compile, promised by nobody. Are the results still right? The tests have a stand-in for Gluon that runs a kernel's own lines on the CPU, a Python thread for each warpgroup. `outcome` changes lines, runs the kernel there, and compares with float64.
-
 # %%
-import sys
-
-sys.path.append(flashlab.__path__[0] + "/../tests")
-import hopper_stand_in
-
 for name, lines in {"as it is": [], "moved": moved}.items():
-    print(f"{name:9} {hopper_stand_in.outcome(hopper_overlap, lines)}")
+    with tempfile.TemporaryDirectory() as folder:
+        print(f"{name:9}", in_machine_code(compiled(variant(hopper_overlap, lines, folder), 128)))
+    print(" " * 9, outcome(hopper_overlap, lines))
 
 # %% [markdown]
-# Both are right. Only the machine code shows that the overlap is gone. Sitting 9 shows what that costs, as *both products before the softmax*.
+# Both are right. With the wait for $K$ at the head, the assembler has pulled the wait for $O$ above the exponentials, and the overlap is gone. It did not pull it across an `mbarrier.wait`: seen in this compile, promised by nobody. Sitting 9 shows what that costs, as *both products before the softmax*.
 #
-# **Takeaway.** Issue a product as early, and wait for it as late as you can.
+# **Takeaway.** Issue a product as early, and wait for it as late as you can. Only the machine code shows whether it stays so.
 #
-# *End of sitting 5.*
+# *End of sitting 6.*
 #
-# ## Sitting 6 · Take turns (40 minutes)
+# ## Sitting 7 · Take turns (35 minutes)
 #
-# Two consumers may ask for products at the same moment, and then compute exponentials together. The fifth rung makes them alternate, with *named barriers*: a program has sixteen, which count threads. `arrive` arrives and goes on; `sync` arrives and waits until enough threads have come. Gluon has no word for them, so these are instructions in assembly: `$1` is the barrier, `$2` the number of threads, each `r` a register. `is_pure=False`: the compiler must not drop a line whose result nobody uses.
+# Two consumers may ask for products at the same moment, and then compute exponentials together. The fifth rung makes them alternate, with *named barriers*: a program has sixteen, which count threads. `arrive` counts and goes on; `sync` counts and waits until enough threads have come. Gluon has no word for them, so they are assembly: `$1` is the barrier, `$2` the number of threads. `is_pure=False`: the compiler must not drop a line whose result nobody uses.
 
 # %%
 show(hopper_words.sync, hopper_words.arrive)
@@ -465,37 +681,15 @@ show(hopper_words.sync, hopper_words.arrive)
 my_threads = None
 
 # %%
-said = compare("threads at the barrier of a turn", my_threads, 2 * warpgroup)
+said = compare("threads at the barrier of a turn", my_threads, reasons={
+    128: "Those that wait count, too.", 2: "A named barrier counts threads, not warpgroups."})
 
 # %% [markdown]
-# **Exercise: pass the turn** ([exercises/ex12b_pass_the_turn.py](../exercises/ex12b_pass_the_turn.py), 20 minutes). When is it passed on: when the product has been issued, or when it has ended?
+# ### What turns do
+#
+# Two consumers begin together, and all tiles are there. Without turns the tensor cores take instructions of both alternately, so that the two products end together. (The machine computes one product after the other, so the program waits for both, `TOGETHER`.) Then both compute exponentials, and the tensor cores are idle. With turns, one's softmax stands beside the other's product.
 
 # %%
-check("ex12b_pass_the_turn")
-
-# %%
-reveal("ex12b_pass_the_turn")
-
-# %% [markdown]
-# The kernel's lines. `TURN = 12`: Triton itself uses the first few of the sixteen barriers. Before the first tile consumer 1 arrives once, so that consumer 0 has the first turn; from then on each `sync` meets the other's `arrive`. All 128 threads of a consumer run both lines, and all count. With $n$ consumers the turn goes to `TURN + (me + 1) % n`, and consumer $n - 1$ arrives before the first tile. 256 stays: one waits, one passes on.
-
-# %%
-print(excerpt(hopper_turns.issue_scores, "sync(", "return S"))
-
-# %% [markdown]
-# Watch consumer 1 wait for its turn, and the products alternate.
-
-# %%
-K, V = Ring("K", slots=2, readers=2), Ring("V", slots=2, readers=2)
-consumers = {f"consumer {me}": warp_programs.consumer_in_turn(me, K, V, 3) for me in (0, 1)}
-play_warps(simulate({"producer": warp_programs.producer(K, V, 3)} | consumers))
-
-# %% [markdown]
-# What turns are for: here two consumers begin together, and all tiles are there. One assumption is built in. Without turns the tensor cores take instructions of both by turns, so that the two products end together. The machine computes one product after the other, so the program waits for both (`TOGETHER`). Then both compute exponentials, and the tensor cores are idle. With turns one's softmax stands beside the other's product.
-
-# %%
-from flashlab_course.gpu.warps import arrive, sync
-
 TURN, TOGETHER = 12, 14
 
 
@@ -515,7 +709,6 @@ def begin_together(me, K, V, turns):
         yield wgmma(V, j, j)                           # O
     yield wgmma_wait(0)
 
-
 # %%
 def with_all_tiles_there(turns):
     K, V = Ring("K", slots=4), Ring("V", slots=4)
@@ -529,34 +722,46 @@ figures.warps_at_work({"without turns": with_all_tiles_there(False), "with turns
                       "flashlab_course.gpu.warps, 4 blocks, every computation at its mean duration.")
 
 # %% [markdown]
-# Three rungs as still pictures. Follow one consumer: in the first its products stand before and after its softmax, in the others $V_{j-1}$ under the softmax of block $j$. Overlap and turns look alike here, but for who begins: the machine computes one product after the other anyway.
+# **Exercise: pass the turn** ([exercises/ex12b_pass_the_turn.py](../exercises/ex12b_pass_the_turn.py), 20 minutes). When is it passed on: when the product has been issued, or when it has ended?
 
 # %%
-def at_its_mean(program):
-    K, V = Ring("K", slots=2, readers=2), Ring("V", slots=2, readers=2)
-    pair = {f"consumer {me}": program(me, K, V, 4) for me in (0, 1)}
-    return simulate({"producer": warp_programs.producer(K, V, 4)} | pair, unsteady=False)
-
-
-steps = {"two consumers": at_its_mean(lambda me, *rest: warp_programs.consumer(*rest)),
-         "overlap": at_its_mean(lambda me, *rest: warp_programs.overlapping_consumer(*rest)),
-         "turns": at_its_mean(warp_programs.consumer_in_turn)}
-figures.warps_at_work(steps, "flashlab_course.gpu.warps, 4 blocks, two slots.")
-
-# %% [markdown]
-# Nobody waits for the last turn that consumer 1 passes on. How many threads are left at the two barriers?
+check("ex12b_pass_the_turn")
 
 # %%
-def in_turn(stages, begins=0):
-    K, V = Ring("K", slots=stages, readers=2), Ring("V", slots=stages, readers=2)
-    takers = {f"consumer {me}": warp_programs.consumer_in_turn(me ^ begins, K, V, 9) for me in (0, 1)}
-    return {"producer": warp_programs.producer(K, V, 9)} | takers
-
-
-print("barrier: (threads left, times opened)", simulate(in_turn(2)).named)
+reveal("ex12b_pass_the_turn")
 
 # %% [markdown]
-# Consumer 1's last arrival stays; named barriers end with their program.
+# The kernel's lines. `TURN = 12`: Triton itself uses the first few of the sixteen barriers. All 128 threads of a consumer run both lines, and all count. With $n$ consumers the turn goes to `TURN + (me + 1) % n`. 256 stays: one waits, one passes on.
+
+# %%
+print(excerpt(hopper_turns.issue_scores, "sync(", "return S"))
+print(excerpt(hopper_turns.attend, "if me == 1", "arrive"))
+
+# %% [markdown]
+# Before the first tile consumer 1 arrives once, so consumer 0 has the first turn. From then on each `sync` meets the other's `arrive`. Watch consumer 1 wait for its turn, and the products alternate.
+
+# %%
+K, V = Ring("K", slots=2, readers=2), Ring("V", slots=2, readers=2)
+consumers = {f"consumer {me}": warp_programs.consumer_in_turn(me, K, V, 3) for me in (0, 1)}
+play_warps(simulate({"producer": warp_programs.producer(K, V, 3)} | consumers))
+
+# %% [markdown]
+# ### Change it: the first turn
+#
+# **Your turn** (5 minutes). Here nobody arrives before the first tile, and the kernel hangs. Change `MY_START` so that *consumer 1* has the first turn.
+
+# %%
+START = "    if me == 1:\n        arrive(TURN, 256) "
+# Your change goes into the second text:
+MY_START = "    if me == 1:\n        pass "
+judge(hopper_turns, [(START, MY_START)], 128)
+
+# %% [markdown]
+# <details><summary><b>Answer</b></summary>
+#
+# Consumer 0 arrives where consumer 1 waits: `"    if me == 0:\n        arrive(TURN + 1, 256) "`. If the other consumer begins, it also arrives last. Nobody waits for that arrival, and named barriers end with their program.
+#
+# </details>
 #
 # Both rungs in the record, each against the rung before it:
 
@@ -569,36 +774,15 @@ figures.speeds_beside(recorded, {"hopper_turns_forward": None}, "hopper_overlap_
 # %% [markdown]
 # Overlap pays at $d = 128$ and not at $d = 64$, and at $d = 128$ turns gain less than overlap. Nobody has measured why.
 #
-# How busy are the tensor cores in the simulator, with every computation at its mean duration? It knows the order of things; it is no model of speed.
-
-# %%
-def busy(make, readers, **threads):
-    K, V = Ring("K", slots=2, readers=readers), Ring("V", slots=2, readers=readers)
-    machine = simulate(make(K, V), unsteady=False, threads=threads)
-    return 100 * share_of(machine.spans, "tensor cores")
-
-
-def two(program):
-    return lambda K, V: {"producer": warp_programs.producer(K, V, 8)} | {f"consumer {me}": program(me, K, V, 8) for me in (0, 1)}
-
-
-shares = {"ring": busy(lambda K, V: {"all": warp_programs.in_step(K, V, 8)}, 1, all=256),
-          "+ producer": busy(lambda K, V: {"producer": warp_programs.producer(K, V, 8), "one": warp_programs.consumer(K, V, 8)}, 1, one=256),
-          "+ two consumers": busy(two(lambda me, *rest: warp_programs.consumer(*rest)), 2),
-          "+ overlap": busy(two(lambda me, *rest: warp_programs.overlapping_consumer(*rest)), 2), "+ turns": busy(two(warp_programs.consumer_in_turn), 2)}
-figures.bars(shares, f"Simulated tensor cores work {min(shares.values()):.0f} to {max(shares.values()):.0f} % of the time",
-             "Modelled: flashlab_course.gpu.warps, 8 blocks, every computation at its mean duration.", "% of the time")
-
-# %% [markdown]
 # **Takeaway.** A turn is passed on when the product has been issued. Whether it paid, only the record says.
 #
-# *End of sitting 6.*
+# *End of sitting 7.*
 #
-# ## Sitting 7 · Programs that stay (35 minutes)
+# ## Sitting 8 · Programs that stay (40 minutes)
 #
 # ### A counter hands out tiles
 #
-# So far a program computes one tile and ends, and nothing runs beside the next one's first copies. In the last rung one program per SM stays, and takes tile after tile. While the consumers finish one, the producer already loads the next.
+# So far a program computes one tile and ends, and nothing runs beside the next one's first copies. In the last rung one program per SM takes tile after tile. While the consumers finish one, the producer loads the next.
 #
 # Causal tiles have different lengths. **Predict** for two SMs and tiles of 4, 3, 2 and 1 blocks of keys: when is the last one done if SM 0 takes the first and third and SM 1 the others, and when if whoever is free takes the next?
 
@@ -606,39 +790,44 @@ figures.bars(shares, f"Simulated tensor cores work {min(shares.values()):.0f} to
 my_ends = {"fixed": None, "counter": None}
 
 # %%
-lengths, free = [4, 3, 2, 1], [0, 0]
-for length in lengths:
-    free[free.index(min(free))] += length
-ends = {"fixed": max(sum(lengths[0::2]), sum(lengths[1::2])), "counter": max(free)}
-said = compare("when the last SM is done", my_ends, ends, "blocks")
+said = compare("when the last SM is done", my_ends, unit="blocks", reasons={6: "SM 1 is free after 3 blocks, and takes the tile of 2."})
 
 # %% [markdown]
+# <details><summary><b>Why?</b> (after the comparison)</summary>
+#
+# Fixed: SM 0 has $4 + 2 = 6$ blocks, SM 1 has $3 + 1 = 4$. With a counter SM 1 is free first, after 3 blocks, and takes the tile of 2. SM 0 takes the tile of 1 after 4. Both are done after 5.
+#
+# </details>
+#
 # A counter in HBM does the second: a producer that needs a tile adds one to it. The answer takes a while to come back, so the producer asks for the next tile before it loads this one. It lays the tile's number down beside $Q$.
 
 # %%
 print(excerpt(hopper_persistent.producer, "while tile < how_many", "n, turn, tile"))
 
 # %% [markdown]
-# A program's first tile is its own number, `program_id`; the counter hands out those from `num_programs` on. Of the producer's warp, one thread runs `atomic_add`; the others get its answer through shared memory. `n` counts the blocks of all tiles so far, because the rings go on where the tile before has left them. $Q$ has one slot, so there `turn`, the number of tiles, gives the phase.
+# A program's first tile is its own number, `program_id`; the counter hands out the others. `n` counts the blocks of all tiles so far, because the rings go on where the tile before has left them. $Q$ has one slot, so there `turn`, the number of tiles, gives the phase.
 
 # %%
 show(hopper_persistent.lay_down, hopper_persistent.look_at, hopper_words.place)
 
 # %% [markdown]
-# `BlockedLayout([1], [32], [1], [0])` is a layout in registers: 1 number a thread, 32 threads a warp, 1 warp, along axis 0. Of a single number each thread holds a copy. `SwizzledSharedLayout(1, 1, 1, [0])` is the number's layout in shared memory: 1, 1, 1 say that nothing is swizzled.
+# `BlockedLayout([1], [32], [1], [0])` is a layout in registers: 1 number a thread, 32 threads a warp, 1 warp, along axis 0. Each thread holds a copy of the single number.
 #
-# **Why do consumers see the number?** No barrier counts its bytes. But in PTX arriving at an mbarrier is a *release*, and waiting there an *acquire*: what a thread wrote before it arrived is visible to all who have waited for that phase. All 32 threads of the producer store the same number, so the one that arrives at `Q_full` has stored it, too. `Q_free` keeps the number until it has been read: both consumers arrive there after their last $S$, and the producer waits for them before it stores the next one. At the end the producer stores $-1$ and arrives at `Q_full` without bytes. That ends the phase, and the consumers stop.
+# **Why do consumers see the number?** No barrier counts its bytes. But in PTX arriving at an mbarrier is a *release*, and waiting there an *acquire*: what a thread wrote before it arrived is visible to all who have waited for that phase. The thread that arrives at `Q_full` has stored the number before. Both consumers arrive at `Q_free` after their last $S$; only then the producer stores the next number. At the end it stores $-1$, and the consumers stop.
 #
-# **Takeaway.** A counter hands out tiles, and the rings run on from tile to tile.
-#
-# *End of sitting 7.*
-#
-# ## Sitting 8 · Which tile when, and how many slots (25 minutes)
-#
-# Long tiles come first, so that no SM begins one last. One head has few long tiles, so several heads go side by side. But their $K$ and $V$ should stay in the L2 cache, so that HBM is read once. Heads go in groups of `together`, as many as fit. Four heads of two tiles, two heads at a time, as (head, row, blocks):
+# Watch the phases: they count on from tile to tile.
 
 # %%
-print(*[hopper_stand_in.kernels.first_words.place(tile, 256, 2, 128, 128, True) for tile in range(8)])
+play_warps(simulate(warp_programs.last_rung(slots=2, ends=[3, 1, 2])))     # tiles of 3, 1 and 2 blocks
+
+# %% [markdown]
+# ### Which tile when
+#
+# Long tiles come first, so that no SM begins a long one last. One head has few long tiles, so several heads go side by side: `together`, as many as have their $K$ and $V$ in the L2 cache. Four heads of two tiles, two heads at a time, as (head, row, blocks):
+
+# %%
+with changed(hopper_persistent) as on_the_cpu:
+    print(*[on_the_cpu.place(tile, 256, 2, 128, 128, True) for tile in range(8)])
 
 # %% [markdown]
 # The host's side:
@@ -647,18 +836,8 @@ print(*[hopper_stand_in.kernels.first_words.place(tile, 256, 2, 128, 128, True) 
 show(hopper_persistent.launch, hopper_words.launch_tiles)
 
 # %% [markdown]
-# Without a mask all tiles are equally long, and `together` is 1. `temporary` makes the counter, a zero in HBM, anew in each call.
+# `temporary` makes the counter, a zero in HBM, anew in each call. `programs_at_a_time(Q, 8)` gives each SM one program. `why_not` refuses all calls but $N_q = N_k$, a multiple of 128.
 #
-# `programs_at_a_time(Q, 8)` counts the eight warps of the consumers, and gives each SM one such program. With the producer's four a program has 12 warps, 384 threads.
-#
-# `why_not` refuses other calls than $N_q = N_k$, a multiple of 128. With `KEYS = 96`, `N // keys` would silently drop keys.
-#
-# Watch the phases in the player: they count on from tile to tile.
-
-# %%
-play_warps(simulate(warp_programs.last_rung(slots=2, ends=[3, 1, 2])))     # tiles of 3, 1 and 2 blocks
-
-# %% [markdown]
 # ### How many slots fit?
 #
 # $O$ now has a place of its own in shared memory, from which TMA writes while the next tile is computed.
@@ -672,15 +851,15 @@ check("ex12b_slots")
 reveal("ex12b_slots")
 
 # %% [markdown]
-# **Takeaway.** Long tiles come first, and shared memory limits the slots.
+# **Takeaway.** A counter hands out tiles, long ones first, and the rings run on from tile to tile.
 #
 # *End of sitting 8.*
 #
-# ## Sitting 9 · Measure it, change it (45 minutes)
+# ## Sitting 9 · Measure it, change it (40 minutes)
 #
 # ### Which idea carries how much?
 #
-# Each row is the last rung with one idea changed, against the last rung as it is. *Without the next S ahead* issues $S_j$ only after the wait for $O$; *without the counter* takes the tile `num_programs` further on; in *head after head* `together` is 1.
+# Each row is the last rung with one idea changed, against the last rung as it is. *Without the next S ahead* issues $S_j$ only after the wait for $O$; in *head after head* `together` is 1.
 
 # %%
 last = "hopper_persistent_forward"
@@ -691,7 +870,7 @@ figures.speeds_beside(recorded, {f"{last}, {what}": what for what in CHANGES}, l
 #
 # ### From the last rung to the operator
 #
-# The operator's kernel, `flashlab/operator/hopper_forward.py`, is this one and what a model needs:
+# The operator's kernel, `flashlab/operator/hopper_forward.py`, adds what a model needs:
 #
 # | what it adds | why |
 # |---|---|
@@ -707,62 +886,14 @@ figures.speeds_beside(recorded, {f"{last}, {what}": what for what in CHANGES}, l
 figures.speeds_beside(recorded, {last: None}, "fa2_hopper_forward")
 
 # %% [markdown]
-# ### Change it
+# ### Smaller blocks: is it still right?
 #
-# `judge` runs the changed lines on CPU threads, with a causal mask, and asks the compiler.
-
-# %%
-def judge(lines, *head_dims):
-    print("on CPU threads:", hopper_stand_in.outcome(hopper_persistent, lines))
-    with tempfile.TemporaryDirectory() as folder:
-        for d in head_dims:
-            made = compiled(variant(hopper_persistent, lines, folder), d, causal=True)
-            print(f"d = {d}: {made.registers} registers at launch, {made.spills} bytes spilled, {made.shared_bytes:,} of "
-                  f"{SHARED_LIMIT[90]:,} shared; {made.warnings or 'no warnings'}")
-
-# %% [markdown]
-# **A third slot.** Does it fit?
-
-# %%
-of_Q_and_O, of_K_and_V = 2 * 128, 3 * 2 * 128          # rows
-print("bytes of tiles:", {d: (of_Q_and_O + of_K_and_V) * d * 2 for d in (64, 128)})
-judge([("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(3)")], 64, 128)
-print("simulated:", first_error(lambda: in_turn(3), seeds=50).error or "50 runs, no error")
-
-# %% [markdown]
-# It fits at $d = 64$ only. The compiler does not mind; the launch would.
-#
-# **A single slot.** The consumer of ex12b_deadlock runs with one slot; this one hangs. Who waits for whom?
-
-# %%
-print(simulate(in_turn(1)).error.replace("; consumer", ";\nconsumer"))
-
-# %% [markdown]
-# <details><summary><b>Answer</b></summary>
-#
-# The consumers wait for $K_2$ before they release the slot of $V_0$. The producer fetches $V_1$ before $K_2$, and $V_1$ needs that slot. With two slots $V_1$ has its own. With the wait for $K$ moved (sitting 5, and the exercise) one slot is enough, but the overlap is gone. The next cell runs that.
-#
-# </details>
-
-# %%
-print(hopper_stand_in.outcome(hopper_overlap, [*moved, ("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(1)")]))
-
-# %% [markdown]
-# **Consumer 1 begins.** Who issues $S$, before and after?
-
-# %%
-for begins in (0, 1):
-    asked = simulate(in_turn(2, begins)).requests
-    print([int(who[-1]) for who, (what, of) in asked if what == "wgmma" and of[0].name == "K"])
-judge([("    if me == 1:\n        arrive(TURN, 256) ", "    if me == 0:\n        arrive(TURN + 1, 256) ")], 128)
-
-# %% [markdown]
-# **Blocks of 64 keys.** Is it still right?
+# Blocks of 64 keys, with a causal mask and without one:
 
 # %%
 half = [("KEYS = gl.constexpr(128)", "KEYS = gl.constexpr(64)")]
-print("without a mask:", hopper_stand_in.outcome(hopper_persistent, half, causal=False))
-print("with one:      ", hopper_stand_in.outcome(hopper_persistent, half))
+print("without a mask:", outcome(hopper_persistent, half, causal=False))
+print("with a mask:   ", outcome(hopper_persistent, half))
 
 # %% [markdown]
 # <details><summary><b>Why, and which lines must change?</b></summary>
@@ -775,47 +906,72 @@ print("with one:      ", hopper_stand_in.outcome(hopper_persistent, half))
 after = "        release(K_free.index(slot))\n"
 masked = "        if causal:\n            if j == n + 1:\n                S = hide_future(S, first_row, (end - 2) * KEYS)\n"
 finite = ('gl.full([ROWS], -float("inf")', "gl.full([ROWS], -1e30")
-print("only m:", hopper_stand_in.outcome(hopper_persistent, [*half, finite]))
-judge([*half, finite, (after, after + masked)], 128)
+print("only m:", outcome(hopper_persistent, [*half, finite]))
+judge(hopper_persistent, [*half, finite, (after, after + masked)], 128)
 
 # %% [markdown]
-# **Other turns**, in the simulator: nobody arrives before the first tile; or the turn is passed on only when $O$'s product has been issued, too.
-
-# %%
-begin = "        yield arrive(TURN, BOTH)                       # consumer 0 begins\n    n, turn"
-give_away = "    yield arrive(TURN + (me + 1) % K.free[0].count, BOTH)\n"
-first_S = "    yield from issue_scores(me, K, n)\n"
-S_and_O = ("        yield from issue_scores(me, K, j)\n        yield wait(V.full[before], (j - 1) // slots % 2)\n"
-           "        yield wgmma(V, before, j - 1)\n")
-other_turns = {"no first arrival": [(begin, "        pass\n    n, turn")],
-               "passed after V": [(give_away, ""), (first_S, first_S + give_away), (S_and_O, f"{S_and_O}    {give_away}")]}
-with tempfile.TemporaryDirectory() as folder:
-    for name, lines in other_turns.items():
-        run_turns = first_error(variant(warp_programs, lines, folder).last_rung, seeds=50).error or "50 runs, no error"
-        print(f"{name}: {run_turns}".replace("; consumer", ";\nconsumer"))
-
-# %% [markdown]
-# The first hangs at once. The second is right, but the other consumer's $S$ now stands behind two products. (On a Hopper GPU, `python -m flashlab bench hopper` times this chapter's kernels.)
+# ### Your turn: 256 keys in the last rung (10 minutes)
 #
-# **Your turn: one slot without the deadlock.** Only the producer's order may change. Begin in the simulator: `LINES` takes pairs (old text, new text) of `persistent_producer` in `flashlab_course/gpu/warp_programs.py`. You want *50 runs, no error*. The player shows the first run that goes wrong, else the last.
+# At $d = 64$ shared memory has room for blocks of 256 keys. **Predict** how many registers $S$, $P$ and $O$ take together in a consumer's thread, of the 240 that it has.
 
 # %%
+my_three_tiles = None
+
+# %%
+said = compare("registers of S, P and O at 256 keys", my_three_tiles, reasons={
+    160: "S is in float32: 64 · 256 numbers on 128 threads are 128 registers.", 288: "P is in 16 bits: two numbers a register."})
+
+# %% [markdown]
+# The rest is too small for maxima, sums and addresses, and the compiler spills. Which idea of this chapter needs $S$ and $P$ at the same time? Give it up. You want *Passed*.
+
+# %%
+# Your pairs go behind the first:
+MY_LARGE = [("KEYS = gl.constexpr(128)", "KEYS = gl.constexpr(256)")]
+judge(hopper_persistent, MY_LARGE, 64)
+
+# %% [markdown]
+# <details><summary><b>Answer</b></summary>
+#
+# While $P_{j-1}$ is an operand of $O$'s product, $S_j$ is written: the next $S$ ahead. Issue $S_j$ only behind the wait for $O$:
+#
+# ```python
+# ISSUE = "        S = issue_scores(me, Q_s.index(me), K_s.index(slot))\n"
+# WAIT = "        S = wgmma_wait(1, deps=[S])                    # S is there, O's product still runs\n"
+# MY_LARGE += [(ISSUE, ""), (WAIT, "        O_i = wgmma_wait(0, deps=[O_i])\n"
+#     "        S = wgmma_wait(0, deps=[issue_scores(me, Q_s.index(me), K_s.index(slot))])\n")]
+# ```
+#
+# It fits, but the table above says what the next $S$ ahead is worth. That is why the kernels stay at 128 keys.
+#
+# </details>
+#
+# ### Your turn: one slot without the deadlock (10 minutes)
+#
+# With one slot the last rung hangs:
+
+# %%
+print(outcome(hopper_persistent, [("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(1)")]))
+
+# %% [markdown]
+# The consumers wait for $K_2$ before they release the slot of $V_0$. The producer fetches $V_1$ before $K_2$, and $V_1$ needs that slot. Change only the producer's order. Begin in the simulator: `LINES` takes pairs (old text, new text) of `persistent_producer` in `flashlab_course/gpu/warp_programs.py`. The player shows the first run that goes wrong, else the last.
+
+# %%
+# Your pairs go here:
 LINES = []
 with tempfile.TemporaryDirectory() as folder:
     simulated = variant(warp_programs, LINES, folder)
     tried = first_error(lambda: simulated.last_rung(slots=1, ends=[3, 1], consumers=2), seeds=50)
     shown = play_warps(tried)
-print((tried.error or "50 runs, no error").replace("; consumer", ";\nconsumer"))
+print(tried.error.replace("; consumer", ";\nconsumer") or "50 runs, no error")
 shown
 
 # %% [markdown]
-# Then change `producer` of `flashlab/kernels/hopper_persistent.py` in the same way. You want `ok`, nothing spilled, and less shared memory than before.
+# Then change `producer` of `flashlab/kernels/hopper_persistent.py` in the same way.
 
 # %%
-# Your pairs (old text, new text) go here:
-MY_LINES = []
-if MY_LINES:
-    judge([("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(1)"), *MY_LINES], 64, 128)
+# Your pairs go behind the first:
+MY_LINES = [("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(1)")]
+judge(hopper_persistent, MY_LINES, 64, 128)
 
 # %% [markdown]
 # <details><summary><b>Answer</b></summary>
@@ -823,7 +979,7 @@ if MY_LINES:
 # Each $K$ comes before the $V$ of the block before: $K_0, K_1, V_0, K_2, V_1, \dots$ So $K_2$ no longer waits for $V_1$.
 #
 # ```python
-# MY_LINES = [
+# MY_LINES += [
 #     ("        for j in range(0, end):\n",
 #      "        fetch_when_free(K, first_key + (end - 1) * KEYS, K_s, K_full, K_free, n)\n        for j in range(0, end):\n"),
 #     ("            fetch_when_free(K, row, K_s, K_full, K_free, n + j)\n",
@@ -838,15 +994,14 @@ if MY_LINES:
 # ```
 #
 # </details>
-
-# %% [markdown]
-# **Takeaway.** Without a GPU one can find most wrong changes, and see whether a kernel fits. Whether it is right under every timing, and whether it is faster, only a GPU shows.
+#
+# **Takeaway.** Without a GPU one can find most wrong changes, and see whether a kernel fits. Whether it is right under every timing, and whether it is faster, only a GPU shows. (On a Hopper GPU, `python -m flashlab bench hopper` times this chapter's kernels.)
 #
 # *End of sitting 9.*
 #
-# ## Sitting 10 · Backwards (30 minutes)
+# ## Sitting 10 · Backwards (25 minutes)
 #
-# The backward kernel, `flashlab/operator/hopper_backward.py`, is built from the same parts. A program owns a block of keys and walks the query tiles of 64 rows. It has a producer warp, two or three consumers with 64 keys each, and a third kind of warp, the *adder*.
+# The backward kernel, `flashlab/operator/hopper_backward.py`, is built from the same parts. A program owns a block of keys and walks query tiles of 64 rows. It has a producer, two or three consumers with 64 keys each, and a third kind of warp, the *adder*.
 #
 # Keys lie in rows: a consumer computes $S^\top = K Q^\top$ and $dP^\top = V\,dO^\top$. So $P^\top$ and $dS^\top$ are left operands in registers, and $dV \mathrel{+}= P^\top dO$ and $dK \mathrel{+}= dS^\top Q$ take them from there. $dV$ and $dK$ stay in registers until the end.
 #
@@ -887,7 +1042,7 @@ def end_of_step(me, owner, slot, K):
         yield arrive(SLOT_FREE + slot, 288)
 
 # %% [markdown]
-# Before it, a consumer's step: four products, and the exponentials of $P$ while $dP$ may still run.
+# Before that, a consumer issues four products. It computes the exponentials of $P$ while $dP$ may still run.
 
 # %%
 def walk_queries(me, K, Q, dO, tiles):
@@ -927,7 +1082,7 @@ def add_dQ(tiles):
             yield arrive(DQ_FREE, 160)
 
 # %% [markdown]
-# Together. Of a consumer's products, `Q` is $S$, then $dK$; `dO` is $dP$, then $dV$; `K` is $dQ$, of the owner alone: consumer 0 at tile 0, consumer 1 at tile 1.
+# All together. A product is named after the tile that it reads: `Q` is first $S$, then $dK$; `dO` is first $dP$, then $dV$; `K` is $dQ$, which only the owner computes.
 
 # %%
 def backward(tiles):
@@ -946,14 +1101,13 @@ figures.warps_at_work({"backward": simulate(backward(3), threads=of_adder, unste
 play_warps(simulate(backward(3), threads=of_adder))
 
 # %% [markdown]
-# Of the consumers only the owner waits for the others. The owners go round, so the consumers drift apart, and one's exponentials run beside another's products. **Predict** for three consumers: who owns the $dQ$ of query tile 7?
+# Only the owner waits for the other consumers. The owners go round: tile $n$ belongs to consumer $n$ modulo their number. So the consumers drift apart, and one's exponentials run beside another's products. **Predict** for three consumers: which one owns the $dQ$ of query tile 7?
 
 # %%
 my_owner = None
 
 # %%
-consumers_backward, tile = 3, 7
-said = compare("owner of tile 7", my_owner, tile % consumers_backward)
+said = compare("owner of tile 7", my_owner, reasons={7: "There are three consumers: 0, 1 and 2."})
 
 # %% [markdown]
 # ## Sources
