@@ -76,7 +76,7 @@ def exercise_page(source, chapters, name):
         f"of 5 · about {head.minutes} minutes\n\n## The stub\n\n"
         f"In your copy of the course this is `my/exercises/{name}.py`. Write your lines in the place of "
         f"`raise NotImplementedError`, then run `make check CHECK_ARGS={name}`.\n\n"
-        f"{FENCE}python\n{stubs.stub(name)}\n{FENCE}\n\n## What a wrong answer is told\n\n"
+        f"{FENCE}{{code-block}} python\n:class: wrapped\n\n{stubs.stub(name)}\n{FENCE}\n\n## What a wrong answer is told\n\n"
         "The checker's report on one of the mistakes that it knows, made when this page was built.\n\n"
         f"{raw(front.report(name))}\n\n{raw(known)}\n", encoding="utf-8")
 

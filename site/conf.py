@@ -23,6 +23,7 @@ html_theme = "sphinx_book_theme"
 html_title = "flashlab"
 html_theme_options = {
     "use_download_button": False, "use_fullscreen_button": False, "show_toc_level": 2, "home_page_in_toc": True,
+    "navbar_persistent": [], "secondary_sidebar_items": {"**": ["page-toc"], "index": [], "play": []},
     "pygments_light_style": "a11y-high-contrast-light", "pygments_dark_style": "a11y-high-contrast-dark",
     "extra_footer": "<p>Built from the course's notebooks. Nothing on these pages is run or sent anywhere.</p>",
 }

@@ -18,6 +18,7 @@ BUDGETS = {
     "flashlab_course": (13_470, 109_700),
     "solutions": (6_900, 55_600),
     "tests": (15_320, 156_100),
+    "site": (420, 4_900),
 }
 TOKENS_OF_A_LINE = 11.7
 LINES_OF_A_FILE, LINES_OF_A_FUNCTION = 400, 50
