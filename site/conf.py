@@ -13,7 +13,7 @@ copyright = "the authors of flashlab, MIT license"                              
 extensions = ["myst_nb"]
 nb_execution_mode = "off"
 nb_code_prompt_show, nb_code_prompt_hide = "Show the output", "Hide the output"
-myst_enable_extensions = ["dollarmath", "amsmath", "attrs_inline"]
+myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
 # Notebooks skip from # to ###, Triton's lines are no plain Python, and an output may hold a MIME type of its own.

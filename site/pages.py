@@ -17,7 +17,7 @@ LINK = re.compile(r"\[([^\[\]]*)\]\(([^)\s]+)\)")
 EXERCISE = re.compile(r'\bcheck\("(ex\w+)"')
 COMPARED = re.compile(r'\bcompare\("([^"]+)"')
 GATE = ('<div class="gate"><span>The answer comes when you have made your prediction.</span> '
-        '<button type="button">Show it without</button></div>')
+        '<button type="button">Show it anyway</button></div>')
 
 
 class Page:
