@@ -66,20 +66,17 @@ def source_page(source, path):
 def exercise_page(source, chapters, name):
     """Write an exercise: its stub, and a report on a wrong answer, made now."""
     exercise = form.exercise(name)
-    head = exercise.head
-    chapter = chapters[head.chapter]
     known = "".join(f"<li>{html.escape(mistake.what)}</li>" for mistake in exercise.mistakes)
-    known = (f"<details class='known'><summary>All {len(exercise.mistakes)} mistakes that it knows here. They give away "
-             f"much of the answer.</summary><ul>{known}</ul></details>")
-    (source / "exercises" / f"{name}.md").write_text(
-        f"# {name}: {head.title}\n\n"
-        f"Asked for in [chapter {head.chapter}](../chapters/{Path(chapter.path).name}) · difficulty {head.difficulty} "
-        f"of 5 · about {head.minutes} minutes\n\n## The stub\n\n"
-        f"In your copy of the course this is `my/exercises/{name}.py`. Write your lines in the place of "
-        f"`raise NotImplementedError`, then run `make check CHECK_ARGS={name}`.\n\n"
-        f"{FENCE}{{code-block}} python\n:class: wrapped\n\n{stubs.stub(name)}\n{FENCE}\n\n## What a wrong answer is told\n\n"
-        "The checker's report on one of the mistakes that it knows, made when this page was built.\n\n"
-        f"{raw(front.report(name))}\n\n{raw(known)}\n", encoding="utf-8")
+    known = (f"<details class='known'><summary>All {len(exercise.mistakes)} mistakes that it knows here. They give "
+             f"away much of the answer.</summary><ul>{known}</ul></details>")
+    fill(HERE / "exercise.md", source / "exercises" / f"{name}.md", exercise.head._asdict() | {
+        "name": name, "notebook": Path(chapters[exercise.head.chapter].path).name, "stub": stubs.stub(name),
+        "report": raw(front.report(name)), "known": raw(known)})
+
+
+def fill(template, path, known):
+    """Write a template with its $names replaced."""
+    path.write_text(Template(template.read_text(encoding="utf-8")).substitute(known), encoding="utf-8")
 
 
 def raw(text):
@@ -109,8 +106,7 @@ def front_pages(source, chapters, names):
                                    for name in names),
         "exercise_tree": "\n".join(names)}
     for template in sorted((HERE / "pages").rglob("*.md")):
-        text = Template(template.read_text(encoding="utf-8")).substitute(known)
-        (source / template.relative_to(HERE / "pages")).write_text(text, encoding="utf-8")
+        fill(template, source / template.relative_to(HERE / "pages"), known)
 
 
 def attributes(choices):

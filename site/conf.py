@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# MathJax 3 in one file, glyphs as SVG: it asks for nothing else. The package is a folder that no import statement names.
+# MathJax 3 in one file, glyphs as SVG: it asks for nothing else. No import statement can name its package.
 MATHJAX = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax" / "tex-svg-full.js"
 
 project, author, language = "flashlab", "the authors of flashlab", "en"

@@ -8,7 +8,8 @@ import pytest
 from tests.house import ROOT
 
 HTML = ROOT / "build" / "site" / "html"
-BROWSER = os.environ.get("FLASHLAB_BROWSER") or next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chrome"))), None)
+KNOWN = filter(None, map(shutil.which, ("chromium", "google-chrome", "chrome")))
+BROWSER = os.environ.get("FLASHLAB_BROWSER") or next(KNOWN, None)
 PAGES = sorted(path.relative_to(HTML).as_posix() for path in HTML.rglob("*.html") if "_static" not in path.parts)
 try:
     from playwright.sync_api import sync_playwright
