@@ -99,3 +99,6 @@ if (race && !matchMedia("(prefers-reduced-motion: reduce)").matches) {
 
 addEventListener("hashchange", follow);
 if (location.hash) follow();
+
+// From a file a page may not fetch another, and so not show where in it the words were found.
+if (location.protocol === "file:" && typeof DOCUMENTATION_OPTIONS === "object") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
