@@ -35,7 +35,7 @@ check: $(INSTALLED)     ## your exercises: those begun are checked, with your pr
 	@$(PY) -m flashlab check $(CHECK_ARGS) || [ $$? -eq 1 ]
 
 test: $(INSTALLED)      ## everything CI runs: ruff, unit tests, every notebook from the top
-	@$(call timed,ruff,$(PY) -m ruff check flashlab flashlab_course notebooks/src notebooks/build.py solutions tests)
+	@$(call timed,ruff,$(PY) -m ruff check flashlab flashlab_course notebooks/src notebooks/build.py solutions site tests)
 	@$(call timed,unit tests,$(ONE_THREAD) $(PY) -m pytest -n auto --dist loadfile --sample)
 	@$(call timed,notebooks,$(PY) notebooks/build.py --check)
 

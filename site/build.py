@@ -6,11 +6,11 @@
 
 import argparse
 import html
-import os
 import shutil
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from string import Template
 
@@ -30,29 +30,24 @@ FENCE = "`" * 8
 SHOWN = "ex06_fa2_inner_loop"             # the exercise whose report stands on the front page
 
 
-def link(chosen, repository, target):
+def link(source, chosen, target):
     """Where a link of a notebook leads on the site. None: to a chapter that is not built."""
-    path, _, anchor = target.partition("#")
+    path = target.partition("#")[0]
     if ":" in path or not path:
         return target
     if path.endswith(".ipynb"):
         return target if path.removesuffix(".ipynb") in chosen else None
     inside = path.removeprefix("../")
-    if inside.startswith("exercises/") and inside.endswith(".py"):
+    if inside.startswith("exercises/ex"):
         return f"../{inside.removesuffix('.py')}.md"
-    return f"{repository}/blob/main/{inside}" if repository else f"../source/{inside}.md"
+    source_page(source, inside)
+    return f"../source/{inside}.md"
 
 
-def chapter_page(source, chosen, repository, chapter):
+def chapter_page(source, chosen, chapter):
     """Write a chapter, and the source files that it links to."""
-    def to(target):
-        found = link(chosen, repository, target)
-        if found and found.startswith("../source/"):
-            source_page(source, found.removeprefix("../source/").removesuffix(".md"))
-        return found
-
     notebook = nbformat.read(ROOT / chapter.path, as_version=4)
-    page = pages.Page(source / "extra" / "figures", to).add(notebook)
+    page = pages.Page(source / "extra" / "figures", partial(link, source, chosen)).add(notebook)
     nbformat.write(page, source / "chapters" / Path(chapter.path).name)
 
 
@@ -113,7 +108,7 @@ def attributes(choices):
     return " ".join(f'data-{name}="{html.escape(value)}"' for name, value in choices.items())
 
 
-def write(source, numbers, repository):
+def write(source, numbers):
     """Every page as Sphinx reads it. Two processes: as many as the smallest machine has cores."""
     chapters = {one.number: one for one in CHAPTERS if not numbers or one.number in numbers}
     chosen = {Path(one.path).stem for one in chapters.values()}
@@ -122,18 +117,18 @@ def write(source, numbers, repository):
         (source / folder).mkdir(parents=True)
     with ProcessPoolExecutor(2) as pool:
         jobs = [pool.submit(front_pages, source, chapters, names)]
-        jobs += [pool.submit(chapter_page, source, chosen, repository, one) for one in chapters.values()]
+        jobs += [pool.submit(chapter_page, source, chosen, one) for one in chapters.values()]
         jobs += [pool.submit(exercise_page, source, chapters, name) for name in names]
         for job in jobs:
             job.result()
 
 
-def build(out, numbers=(), repository=""):
+def build(out, numbers=()):
     """Build the site in `out`. Returns Sphinx's exit code: a broken link or reference is an error."""
     from sphinx.cmd.build import build_main
 
     shutil.rmtree(out, ignore_errors=True)
-    write(out / "source", numbers, repository)
+    write(out / "source", numbers)
     return build_main(["-q", "-j", "2", "-W", "--keep-going", "-c", str(HERE), "-d", str(out / "doctrees"),
                        str(out / "source"), str(out / "html")])
 
@@ -144,7 +139,7 @@ def main():
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "site")
     args = parser.parse_args()
     start = time.perf_counter()
-    failed = build(args.out.resolve(), args.numbers, os.environ.get("FLASHLAB_REPOSITORY", ""))
+    failed = build(args.out.resolve(), args.numbers)
     print(f"{args.out / 'html' / 'index.html'}: {time.perf_counter() - start:.0f} s")
     sys.exit(failed)
 

@@ -1,5 +1,6 @@
 """Sphinx's settings. `build.py` writes the pages that it reads, and calls it."""
 
+import os
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +28,9 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light", "pygments_dark_style": "a11y-high-contrast-dark",
     "extra_footer": "<p>Built from the course's notebooks. Nothing on these pages is run or sent anywhere.</p>",
 }
+if address := os.environ.get("FLASHLAB_REPOSITORY"):        # .github/workflows/site.yml knows it
+    html_theme_options |= {"repository_url": address, "use_repository_button": True}
+html_context = {"default_mode": "auto"}
 html_copy_source = html_show_sphinx = False
 exclude_patterns = ["extra"]
 html_static_path = [str(HERE / "static")]
