@@ -20,7 +20,7 @@ timed = start=$$(date +%s); $(2) || exit $$?; echo "[make] $(1): $$(($$(date +%s
 .DEFAULT_GOAL = help
 
 help:       ## this list
-	@sed -n 's/^\([a-z-]*\): .*## /  make \1	/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\): .*## /  make \1	/p' Makefile | expand -t 20
 
 lab: $(INSTALLED)       ## JupyterLab on the first chapter, in my/: your own copies; LAB_ARGS="--no-browser" passes arguments on
 	@$(PY) -m flashlab_course.workspace

@@ -24,7 +24,7 @@ needs_sphinx = pytest.mark.skipif(not all(map(find_spec, PACKAGES)), reason="Sph
 @pytest.mark.parametrize("code, fields", [
     ("my_share = None     # between 0 and 1", [("Your prediction", "between 0 and 1")]),
     ("my_a_b, my_c = None, {'x': None, 2: None}", [("a b", ""), ("x", ""), ("2", "")]),
-    ("my_two = [None, None]", [("number 1", ""), ("number 2", "")]),
+    ("my_two = [None, None]     # said once", [("number 1", "said once"), ("number 2", "")]),
     ("mine = None\nmy_fixes = {'a': 1}\n%matplotlib", []),
 ])
 def test_a_prediction_asks_for_each_of_its_numbers(code, fields):
