@@ -75,7 +75,10 @@ class Page:
             self.text(f"[The stub, and what a wrong answer is told](../exercises/{found[1]}.md)")
 
     def output(self, output):
-        """The output with its picture as a file of its own."""
+        """The output with its picture as a file of its own; in its text, links to pages as they will be called."""
+        if text := output.get("data", {}).get("text/markdown"):
+            data = {"text/markdown": re.sub(r"\.(ipynb|md)\)", ".html)", LINK.sub(self._target, text))}
+            return nbformat.v4.new_output("display_data", data)
         picture = output.get("data", {}).get("image/png")
         if picture is None:
             return output
