@@ -2,19 +2,19 @@
 
 Chapter 00 · difficulty 1 of 5 · 10 minutes
 
-S holds a score for each query and each key. Cut it into tiles of B_r queries and B_c keys, and make a single tile, (i,
-j), without making all of S.
+S holds a score for each query and each key. It is cut into tiles of B_r queries and B_c keys. Compute tile (i, j) alone,
+without computing all of S.
 
     Q (N_q, d)   K (N_k, d)   ->   S_ij, at most (B_r, B_c)
 
-    S = Q Kᵀ / √d        i counts the tiles of queries from 0, j counts the tiles of keys from 0
+    S = Q Kᵀ / √d        i counts query tiles from 0, j counts key tiles from 0
 
-The sizes need not divide: the last tile is short, and has the rows and columns that are left.
+Where the sizes do not divide evenly, the last tile is short: it has the rows and columns that are left.
 Tensors are float32, and no size is 0.
 
-Not allowed: all of S for a tile of it (a strip of it would do), the finished function from flashlab or solutions/.
+Not allowed: computing all of S (a whole strip of tiles is fine), the finished function from flashlab or solutions/.
 
-Hint: which rows of Q does tile i take, and which rows of K does tile j take?
+Hint: which rows of Q does query tile i have? Which rows of K does key tile j have?
 """
 
 

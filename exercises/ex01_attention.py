@@ -2,15 +2,15 @@
 
 Chapter 01 · difficulty 2 of 5 · 20 minutes
 
-The three lines of attention for one head, with a scale and a causal mask.
+Write the three lines of attention for one head, with a scale and a causal mask.
 
     Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   ->   O (N_q, d_v)
 
     S = Q Kᵀ · scale        P = softmax(S), each row        O = P V
 
-With causal=True a query sees no key after its own. Where N_q ≠ N_k the last query is lined up with the last key: query
-i sees the keys j ≤ i + N_k − N_q. A query that sees no key at all gets a row of zeros. Scores lie between −1000 and
-1000; scale is any finite number, 0 and negative ones too. Tensors are float32, and no size is 0.
+With causal=True a query sees no key after its own. The last query lines up with the last key, also where N_q ≠ N_k:
+query i sees the keys j ≤ i + N_k − N_q. A query that sees no key gets a row of zeros. Scores lie between −1000 and 1000.
+The scale may be any finite number, also 0 or negative. Tensors are float32, and no size is 0.
 
 Not allowed: changing the inputs, a library's attention (F.scaled_dot_product_attention), the finished function from
 flashlab or solutions/.

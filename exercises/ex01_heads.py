@@ -9,14 +9,14 @@ head 1, and so on. Split them, attend in each head, and put the heads side by si
 
     head h:   softmax(Q_h K_hᵀ / √d) V_h       Q_h = X_q[:, h·d : (h + 1)·d], K_h and V_h likewise
 
-No mask. Use no loop over heads: (H, N_q, d) @ (H, d, N_k) multiplies all heads at once. A comprehension or a map() over
-heads is a loop as well; one over X_q, X_k and X_v is none, nor is torch.vmap. Scores lie between −1000 and 1000.
-Tensors are float32, and no size is 0.
+There is no mask. Do not loop over heads: (H, N_q, d) @ (H, d, N_k) multiplies all heads at once. A comprehension or a
+map() over heads counts as a loop. A loop over X_q, X_k and X_v is fine, and so is torch.vmap. Scores lie between −1000
+and 1000. Tensors are float32, and no size is 0.
 
 Not allowed: changing the inputs, a loop over heads, a library's attention (F.scaled_dot_product_attention), the
 finished function from flashlab or solutions/.
 
-Hint: X.view(N, H, d) tells the columns of a row apart by head. Which two dimensions have to trade places then?
+Hint: X.view(N, H, d) splits each row by head. Which two dimensions have to trade places then?
 """
 
 import torch

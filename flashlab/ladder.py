@@ -25,7 +25,6 @@ class Rung(NamedTuple):
     heads: bool = False    # takes (B, H, N, d), not one head (N, d)
     tiled: bool = False    # takes B_r and B_c
     by_tma: bool = False   # its launch makes tensor descriptors for TMA, which takes the host some microseconds
-    detour: bool = False   # measured slower than the one before it: there to be read, and run only by its name
     proven: bool = False   # held against float64 on a GPU: flash_attention runs no other kernel there
     launcher: str = "launch"       # of a kernel: the function in its module that makes its launches
 
@@ -88,10 +87,7 @@ RUNGS = [
          "#4B5D16", "^", "one loop again, so that loads fill and drain one pipeline; masks in a branch", **TRITON),
     Rung(9, "fa2_tma_forward", "flashlab.kernels.fa2_tma", "+ TMA", "12", cost.fa2_forward, "#17807E", "o",
          "tiles are copied by TMA, from tensor descriptors: no addresses, no masks", by_tma=True, **TRITON),
-    Rung(10, "fa2_persistent_forward", "flashlab.kernels.fa2_persistent", "+ persistent", "12", cost.fa2_forward,
-         "#1F3FA8", "s", "programs that stay and take block after block, the longest first", by_tma=True, detour=True,
-         **TRITON),
-    Rung(11, "fa2_hopper_forward", "flashlab.operator.hopper_forward", "Gluon, Hopper", "12", cost.fa2_forward,
+    Rung(10, "fa2_hopper_forward", "flashlab.operator.hopper_forward", "Gluon, Hopper", "12", cost.fa2_forward,
          "#E6194B", "D", "warps that only load, warps that only compute, and products under exponentials", by_tma=True,
          heads=True, proven=True),
 ]

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 # torch.autograd.Function without its support for torch.func, which takes longer than an attention kernel: see `apply`
 Function = torch.autograd.function._SingleLevelFunction
 not_compiled = torch._compile._disable_dynamo          # torch.compiler.disable imports the compiler, for seconds
+current_stream = torch._C._cuda_getCurrentRawStream if torch.cuda._is_compiled() else None     # of a device's index
 autocast_is_on = torch._C._is_any_autocast_enabled     # for any device; torch.is_autocast_enabled asks about one
 
 # Contexts: neither torch_function modes nor tensor subclasses see what PyTorch is asked to do; dispatch modes do not

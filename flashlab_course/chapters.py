@@ -10,6 +10,7 @@ class Chapter:
     builds: str                   # what the learner builds or sees
     needs_triton: bool = False    # without it (macOS, Windows) the chapter says where to go instead
     gpu_adds: str = ""            # what an NVIDIA GPU changes; "" if nothing
+    core_minutes: int = 0         # of its core sittings, exercises included; 0 if all of it goes further
 
     @property
     def path(self):
@@ -17,8 +18,9 @@ class Chapter:
 
 
 CHAPTERS = [
-    Chapter("00", "start_here", "FlashAttention at work, a first tile of scores, your machine, the map and the words"),
-    Chapter("01", "naive_attention", "attention as three lines of PyTorch, and every byte they move"),
+    Chapter("00", "start_here", "FlashAttention at work, a first tile of scores, your machine, the map and the words",
+            core_minutes=40),
+    Chapter("01", "naive_attention", "attention as three lines of PyTorch, and every byte they move", core_minutes=60),
     Chapter("02", "gpu_and_memory",
             "a GPU drawn, the roofline; threads, warps, blocks and grids; shared memory and barriers; what an SM holds",
             gpu_adds="live measurements instead of recorded ones, and CUDA C++ kernels that run"),

@@ -29,7 +29,7 @@ mistakes = [
              "Q.shape[-1] ** -0.5 * (1 if scale is None else scale)")),
     Mistake("scale_of_d_v", "the default scale was 1/√d_v, not 1/√d", "the tensor from which d is taken", (DEFAULT,
              "V.shape[-1] ** -0.5 if scale is None else scale")),
-    Mistake("scale_zero_replaced", "a scale of 0 was replaced by the default", "how a missing scale is recognised",
+    Mistake("scale_zero_replaced", "a scale of 0 was replaced by the default", "how a missing scale is recognized",
             (DEFAULT, "scale or Q.shape[-1] ** -0.5")),
     Mistake("mask_missing", "nothing was masked, though causal was True", "what happens to S where causal is True",
             (f"S = {HIDE}", "pass")),

@@ -121,7 +121,7 @@ def counters():
 
 
 CLIMB = {"fa2_triton_forward": 300, "fa2_exp2_forward": 330, "fa2_split_forward": 329, "sdpa_flash": 310,
-         "fa2_tma_forward": 400, "fa2_persistent_forward": 360, "fa2_hopper_forward": 500, "sdpa_cudnn": 480}
+         "fa2_tma_forward": 400, "fa2_hopper_forward": 500, "sdpa_cudnn": 480}
 
 
 def climb():
@@ -191,8 +191,7 @@ CALLS = {
     "matrices": (lambda: figures.matrices({"numbers": [[1, -2], [math.nan, 0]], "a mask": torch.eye(3).bool(),
                                            "texts": ([[0.5, 1]], [["a", "b"]])}, "Three matrices", PAPER, "x", "y"),
                  "Three matrices"),
-    "memory_hierarchy": (figures.memory_hierarchy, "SRAM is 13 times as fast as HBM and 1900 times smaller"),
-    "traffic_by_op": (lambda: figures.traffic_by_op(measure(naive_forward, *qkv(64))), "128.2 KiB in 5 kernels"),
+    "traffic_by_op": (lambda: figures.traffic_by_op(measure(naive_forward, *qkv(64))), "112 KiB in 4 kernels"),
     "gpu_drawn": (lambda: figures.gpu_drawn("H100"), "the 132 SMs of an H100"),
     "blocks_that_fit": (lambda: figures.blocks_that_fit(256, 128, 48 * KiB),
                         "room for 2 blocks of 256 threads, 25% of all it could hold: the limit is registers"),
@@ -229,7 +228,7 @@ CALLS = {
                         "108 SMs are busy 15% with FA1, 95% with FA2"),
     "split_among_warps": (lambda: figures.split_among_warps(64, 128, 64), "49.5 KiB pass between 4 warps"),
     "traffic_against": (lambda: figures.traffic_against(sweeps.over_N([32, 64, 128], d=16)),
-                        "HBM bytes at N = 128: naive 480.5 KiB, FA1 77.5 KiB, FA2 48.5 KiB"),
+                        "HBM bytes at N = 128: naive 416 KiB, FA1 77.5 KiB, FA2 48.5 KiB"),
     "traffic_against: tiles": (lambda: figures.traffic_against(sweeps.over_tiles(64, 16, (8, 16, 32), 16 * KiB), "B"),
                                "HBM bytes at B = 16: FA1 64.8 KiB, FA2 40.2 KiB"),
     "model_vs_counters": (lambda: figures.model_vs_counters(counters(), {16384: 72 * 2**28}),
@@ -249,13 +248,12 @@ CALLS = {
     "compiled_kernels: none spills": (lambda: figures.compiled_kernels(COMPILED[:1]), "None of 1 kernels spills"),
     **{f"gain_of_rung: {name}": (lambda name=name: figures.gain_of_rung(climb(), f"fa2_{name}_forward"), words)
        for name, words in (("hopper", "1.25 to 1.25 × the speed of “+ TMA”, ahead at 8 of 8 sizes, tied at 0"),
-                           ("split", "1.00 to 1.00 × the speed of “+ base 2”, ahead at 0 of 8 sizes, tied at 8"),
-                           ("persistent", "0.90 to 0.90 × the speed of “+ TMA”, ahead at 0 of 8 sizes, tied at 0"))},
-    "speeds_beside": (lambda: figures.speeds_beside(climb(), {"fa2_tma_forward": "TMA", "fa2_persistent_forward": None},
+                           ("split", "1.00 to 1.00 × the speed of “+ base 2”, ahead at 0 of 8 sizes, tied at 8"))},
+    "speeds_beside": (lambda: figures.speeds_beside(climb(), {"fa2_tma_forward": "TMA", "fa2_split_forward": None},
                                                     "sdpa_cudnn"),
-                      "Against “SDPA cuDNN” on average: from 0.75 × (“+ persistent”) to 0.83 × (“TMA”)"),
-    "speeds_beside: one": (lambda: figures.speeds_beside(climb(), {"fa2_persistent_forward": None}, "sdpa_cudnn"),
-                           "“+ persistent” against “SDPA cuDNN”: ahead at 0 of 8 sizes, tied at 0, behind at 8"),
+                      "Against “SDPA cuDNN” on average: from 0.75 × (“+ split loop”) to 0.83 × (“TMA”)"),
+    "speeds_beside: one": (lambda: figures.speeds_beside(climb(), {"fa2_split_forward": None}, "sdpa_cudnn"),
+                           "“+ split loop” against “SDPA cuDNN”: ahead at 0 of 8 sizes, tied at 0, behind at 8"),
     "warps_at_work": (lambda: figures.warps_at_work({"ring": at_work()}, "four blocks."),
                       "The time in which tensor cores work: 53 % (ring)"),
     "holders": (figures.holders, "Thread 0 of a warp holds 8 of these 256 numbers, in two rows"),

@@ -53,7 +53,6 @@ def test_a_rung_of_the_kernel_ladder_adds_few_lines_to_the_one_before():
         fa2_atomic_backward,
         fa2_backward,
         fa2_exp2,
-        fa2_persistent,
         fa2_pipelined,
         fa2_split,
         fa2_split_backward,
@@ -61,7 +60,7 @@ def test_a_rung_of_the_kernel_ladder_adds_few_lines_to_the_one_before():
         fa2_tma_backward,
     )
 
-    forward = [module.KERNEL for module in (fa2, fa2_exp2, fa2_split, fa2_pipelined, fa2_tma, fa2_persistent)]
+    forward = [module.KERNEL for module in (fa2, fa2_exp2, fa2_split, fa2_pipelined, fa2_tma)]
     keys = [fa2_backward.dkdv_kernel, fa2_split_backward.split_dkdv_kernel, fa2_atomic_backward.atomic_backward_kernel,
             fa2_tma_backward.tma_backward_kernel]
     queries = [fa2_backward.dq_kernel, fa2_split_backward.split_dq_kernel]

@@ -13,7 +13,7 @@ from flashlab_course.compiler.layouts import layouts
 
 triton = pytest.importorskip("triton", reason="triton is not installed (it exists for Linux only)")
 
-from flashlab.kernels import fa2, fa2_exp2, fa2_persistent, fa2_pipelined, fa2_split, fa2_tma  # noqa: E402
+from flashlab.kernels import fa2, fa2_exp2, fa2_pipelined, fa2_split, fa2_tma  # noqa: E402
 from flashlab.kernels.tuning import Tiles  # noqa: E402
 from flashlab.operator import hopper_forward, windows  # noqa: E402
 from flashlab_course.gpu import matmul, row_softmax  # noqa: E402
@@ -58,7 +58,6 @@ CASES = {
     "tma 90": (job(fa2_tma, 90, 128), BY_TMA, 0),
     "tma 90, the tiles before": (job(fa2_tma, 90, 128, tiles=Tiles(128, 64, 8, 3)), BY_TMA, 0),
     "tma 100": (job(fa2_tma, 100, 64), BY_TMA, 0),
-    "persistent 90": (job(fa2_persistent, 90, 64), BY_TMA, 0),
     "hopper d 64": (job(hopper_forward, 90, 64), BY_TMA, 0),
     "hopper d 128": (job(hopper_forward, 90, 128), BY_TMA, 64),        # a few scalars, outside the loops: see below
     "hopper d 64, window": (job(hopper_forward, 90, 64, False, **WINDOW), BY_TMA, 96),

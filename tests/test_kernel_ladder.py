@@ -44,17 +44,17 @@ ON_H100, ORDERED = (9, 0), {"deterministic": True}
 PICKED = [
     (ON_H100, {}, {}, "fa2_hopper_forward", ""),
     (ON_H100, {"d": 64, "d_v": 64, "dtype": fp16, "N_q": 100, "N_k": 333}, {"causal": True}, "fa2_hopper_forward", ""),
-    (ON_H100, SMALL, {}, "fa2_tma_forward", "faster"),
-    (ON_H100, {"dtype": fp32}, {}, "fa2_tma_forward", "faster"),
+    (ON_H100, SMALL, {}, "fa2_tma_forward", "not d = 80"),
+    (ON_H100, {"dtype": fp32}, {}, "fa2_tma_forward", "not float32"),
     (ON_H100, {}, {"dropout_p": 0.1}, "windows_forward", "no dropout"),
-    (ON_H100, {"N_q": 200}, {"causal": True}, "fa2_tma_forward", "faster"),
+    (ON_H100, {"N_q": 200}, {"causal": True}, "fa2_tma_forward", "see no key"),
     (ON_H100, {"N_q": 200}, WINDOW, "fa2_hopper_forward", ""),
     (ON_H100, SMALL, WINDOW, "windows_forward", "it takes no window"),
     (ON_H100, {"d": 59, "d_v": 59}, {}, "fa2_pipelined_forward", "118 bytes"),
     (ON_H100, {"layout": lambda T: T.mT.contiguous().mT}, {}, "fa2_pipelined_forward", "columns lie 128 elements apart"),
     (ON_H100, {"layout": first_column_cut}, {}, "fa2_pipelined_forward", "K's rows, heads or batches do not all begin"),
     (ON_H100, {"N_k": 0}, {}, "fa2_pipelined_forward", "K is empty"),
-    ((10, 0), {}, {}, "fa2_tma_forward", "faster"),
+    ((10, 0), {}, {}, "fa2_tma_forward", "this GPU has 10.0"),
     ((8, 0), {}, {}, "fa2_pipelined_forward", "9.0, this GPU has 8.0"),
     (ON_H100, {}, {}, "fa2_hopper_backward", ""),
     (ON_H100, {"d": 64, "d_v": 64, "N_q": 333, "N_k": 100, "layout": first_column_cut}, {"causal": True},
@@ -153,7 +153,7 @@ def test_a_kernel_named_as_backend_is_the_one_that_runs(monkeypatch):
     monkeypatch.setattr(fa2_split, "fa2_tuned_forward", lambda Q, K, V, **options: (Q + 1, Q.new_zeros(Q.shape[:3]).float()))
     monkeypatch.setattr(fa2_atomic_backward, "fa2_atomic_backward", lambda *T, **options: [one + 1 for one in T[:3]])
     assert torch.equal(flash_attention(Q, K, V, backend="fa2_tuned_forward"), Q + 1)
-    assert oracle.judge(flash_attention(Q, K, V, backend="fa2_persistent_forward"), None, Q, K, V).ok
+    assert oracle.judge(flash_attention(Q, K, V, backend="fa2_tma_forward"), None, Q, K, V).ok
     assert all(torch.equal(grad, T + 1) for grad, T in zip(gradients("fa2_atomic_backward"), (Q, K, V), strict=True))
 
 

@@ -1,5 +1,6 @@
 """The lessons: softmaxes, merge and block products are right; the built notebooks keep the course's rules."""
 
+import ast
 import functools
 import importlib.util
 import itertools
@@ -145,3 +146,14 @@ def test_a_chapter_gives_the_learner_something_to_do(source):
     code = [cell for _, cell in cells(source)]
     to_do = [cell for cell in code if TO_DO.search(cell.source)]
     assert CELLS_FOR_ONE_TO_DO * len(to_do) >= len(code), f"{len(to_do)} things to do in {len(code)} code cells"
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+def test_no_answer_to_a_prediction_stands_in_its_cell(source):
+    """A truth is computed there, or comes from the package: a number in the call would be read before it is guessed."""
+    for cell in build.convert(source).cells:
+        if cell.cell_type == "code" and "compare(" in cell.source:
+            for call in ast.walk(ast.parse(cell.source)):
+                if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "compare" and len(call.args) > 2:
+                    names = [node for node in ast.walk(call.args[2]) if isinstance(node, ast.Name)]
+                    assert names, f"{source.stem}: {ast.unparse(call)}"

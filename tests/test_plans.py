@@ -1,9 +1,10 @@
 """The calls that are made again by their plans, and those that must not be. Stand-ins take the place of compiled
 kernels."""
 
-import ctypes
 import gc
 import weakref
+from collections.abc import Callable
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from flashlab.oracle import judge, judge_gradients
 
 triton = pytest.importorskip("triton")
 
-from flashlab.kernels import plans  # noqa: E402
+from flashlab.kernels import driver, plans  # noqa: E402
 from flashlab.kernels.launch import fit_for_tma, why_no_descriptor  # noqa: E402
 from flashlab.memory import Memory  # noqa: E402
 from flashlab.operator import pick  # noqa: E402
@@ -29,24 +30,32 @@ def none_before():
     plans.forget()
 
 
+class Place(NamedTuple):
+    """Where a tensor goes, or a descriptor of it."""
+
+    name: str
+    describe: Callable
+
+
 class Again:
-    """Stands for what Triton compiled of a kernel: launched by addresses, it interprets the tensors that lie there."""
+    """Stands for launches that are packed for the driver: it interprets them, with other tensors by their names."""
 
-    def __init__(self, kernel, arguments):
-        self.kernel, given = kernel, [arguments[name] for name in kernel.arg_names]
-        self.like = [T.to("meta") if isinstance(T, torch.Tensor) else None for T in given]
+    def __init__(self, launches, compiled, names):
+        self.launches = [(kernel, grid, {name: self.place(value, names) for name, value in arguments.items()})
+                         for kernel, grid, arguments in launches]
 
-    def __getitem__(self, grid):
-        def launch(*values):
-            there = [value if T is None else tensor_at(value, T) for value, T in zip(values, self.like, strict=True)]
-            self.kernel[grid](**dict(zip(self.kernel.arg_names, there, strict=True)))
-        return launch
+    def place(self, value, names):
+        if isinstance(value, torch.Tensor):
+            return Place(names[id(value)], lambda T: T)
+        if hasattr(value, "block_shape"):
+            parts = value.shape, value.strides, value.block_shape
+            return Place(names[id(value.base)], lambda T: type(value)(T, *parts))
+        return value
 
-
-def tensor_at(address, like):
-    reach = 1 + sum((n - 1) * stride for n, stride in zip(like.shape, like.stride(), strict=True))
-    numbers = torch.frombuffer((ctypes.c_char * (reach * like.itemsize)).from_address(address), dtype=like.dtype)
-    return numbers.as_strided(like.shape, like.stride())
+    def launch(self, tensors, stream):
+        for kernel, grid, arguments in self.launches:
+            kernel[grid](**{name: value.describe(tensors[value.name]) if isinstance(value, Place) else value
+                            for name, value in arguments.items()})
 
 
 @pytest.fixture
@@ -54,11 +63,7 @@ def counted(monkeypatch):
     """How many kernels have been picked, and how many plans replayed."""
     if not interpreted():
         pytest.skip("it stands in for compiled kernels")
-    counts, launch, replay, picked = {"picked": 0, "replayed": 0}, plans.launch, plans.replay, pick.pick
-
-    def launch_and_compile(launches):
-        launch(launches)
-        return [Again(kernel, arguments) for kernel, _, arguments in launches]
+    counts, replay, picked = {"picked": 0, "replayed": 0}, plans.replay, pick.pick
 
     def count_replay(*given):
         counts["replayed"] += 1
@@ -68,7 +73,7 @@ def counted(monkeypatch):
         counts["picked"] += 1
         return picked(*tensors, **options)
 
-    monkeypatch.setattr(plans, "launch", launch_and_compile)
+    monkeypatch.setattr(driver, "Packed", Again)
     monkeypatch.setattr(plans, "replay", count_replay)
     monkeypatch.setattr(pick, "pick", count)
     return counts

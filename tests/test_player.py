@@ -38,7 +38,7 @@ def arguments(rung):
     tiles = {"B_r": 4, "B_c": 4} if rung.tiled else {}
     if rung in RUNGS + DECODING_RUNGS:
         return (Q, K, V), tiles
-    O, L = naive_forward(Q, K, V)
+    O, L = naive_forward(Q, K, V, return_lse=True)
     dO = normal(8, 4, seed=3)
     if rung.name == "fa1_backward":
         O, l, m = fa1_forward(Q, K, V, return_lm=True, **tiles)
@@ -314,6 +314,35 @@ def test_lanes_share_a_clock_of_bytes():
     moved = [[scene.moved[step] for scene, step in zip(player.scenes, tick, strict=True)] for tick in player.ticks]
     running = [(a, b) for a, b in moved if b < lanes[1].read + lanes[1].written]
     assert max(abs(a - b) for a, b in running) <= 12 * 4 * 4, "never further apart than the largest move, O set to zero"
+
+
+def three_lines(Q, K, V):
+    S = Q @ K.T / 2
+    P = torch.softmax(S, dim=-1)
+    O = P @ V
+    return O
+
+
+def test_an_operation_outside_kernels_moves_some_rows_at_a_time_with_a_sentence():
+    whole, cut = (record(three_lines, *toy(N=10), rows=rows, say={"P = ": "weights"}) for rows in (None, 4))
+    assert (cut.read, cut.written) == (whole.read, whole.written) and len(whole.steps) == 3
+    moves = [(move.kind, move.name, move.rows) for step in cut.steps for move in step.moves]
+    spans = [(0, 4), (4, 8), (8, 10)]                           # K lies along the key blocks, and is loaded whole
+    product = [x for n in spans for x in (("load", "K", (0, 10)), ("load", "Q", n), ("store", "S", n))]
+    scaled = [x for n in spans for x in (("load", "S", n), ("store", "S", n))]
+    assert moves[:15] == product + scaled and moves[-1] == ("store", "O", (8, 10))
+    assert {step.told for step in cut.steps if "P" in step.sets} == {"weights"}
+    told = next(item for item in play(cut).scenes[0].items if item.look == "told")
+    assert told.text[0] == "" and "weights" in told.text
+
+
+def test_a_race_takes_twenty_seconds_whatever_moves_and_ends_with_a_sentence():
+    race = [record(three_lines, *toy(N=16), rows=4), record(fa2_forward, *toy(N=16), B_r=4, B_c=4)]
+    page = play(*race, end="the <last> word")._repr_html_()
+    clock = json.loads(re.search(r'"clock":(\[.*?\])', page)[1])
+    assert clock == sorted(clock) and clock[-1] == 20_000 and "the &lt;last&gt; word" in page
+    done = play(*race).scenes[1].items
+    assert next(item for item in done if item.kind == "status").text[-1].endswith("Done: 2.6 KiB moved.")
 
 
 @pytest.mark.parametrize("make, said", [

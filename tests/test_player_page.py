@@ -119,6 +119,20 @@ def test_keys_slider_buttons_and_space(tmp_path, fa2):
     assert (playing, still_there, again) == ("Pause", True, 0) and 3 <= at <= 5, "three lines a second"
 
 
+def test_sentences_can_be_switched_off_and_the_last_word_comes_last(tmp_path):
+    player = play(record(fa2_forward, *inputs(), B_r=4, B_c=4, say={"store(O": "O is done"}), end="faster")
+    told, hidden = in_browser(tmp_path, [player], """
+      const told = roots[0].querySelector(".told"), word = roots[0].querySelector(".verdict");
+      const shown = () => [told.textContent, getComputedStyle(told).display, word.hidden];
+      const seen = [shown()];
+      for (let n = 0; n < 200 && told.textContent === ""; n++) key(0, "ArrowRight");
+      seen.push(shown()); key(0, "End"); seen.push(shown()); say(seen);
+      roots[0].querySelector("[type=checkbox]").click(); say(shown());
+    """)
+    assert told[0] == ["", "block", True] and told[1] == ["O is done", "block", True] and told[2][2] is False
+    assert hidden[1] == "none"
+
+
 def test_players_do_not_disturb_each_other_and_a_mark_lies_in_the_tile_that_was_stored(tmp_path, fa2):
     """Not even two of the same run, whose pages are equal."""
     side_by_side = play(record(fa1_forward, *inputs(), B_r=4, B_c=4, sram_bytes=KiB), fa2)

@@ -43,10 +43,9 @@ STEPS = [one.name for one in ladder.KERNELS + ladder.BACKWARD_KERNELS if rung_be
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_a_rung_is_a_detour_where_it_is_slower_and_nowhere_else(name):
-    """`flash_attention` takes the last rung that is none: a slow one in its way would slow everybody down."""
-    middle = statistics.median(ratio for _, ratio, _ in gains(record_of(name), name))
-    assert middle < 1 if ladder.rung(name).detour else middle > 0.985, middle
+def test_no_rung_is_slower_than_the_one_before(name):
+    """`flash_attention` takes the last rung that takes the call: a slow one in its way would slow everybody down."""
+    assert statistics.median(ratio for _, ratio, _ in gains(record_of(name), name)) > 0.985
 
 
 def test_the_forward_rungs_gain_where_chapter_12_says():
@@ -97,14 +96,6 @@ def test_a_lead_takes_three_runs_and_ranges_apart_and_the_fastest_rival_counts()
     found = lambda *rivals: [one[1:] for one in gains({"rows": rows}, "mine", rivals)]
     assert found("slow", "fast") == [(0.5, False)] and found("slow") == [(3.0, False)]
     assert found("twice") == [(0.5, True)] and found("wide") == [(1.25, True)] and found("nobody") == []
-
-
-def test_the_persistent_rung_is_behind_or_tied_at_most_sizes():
-    found = gains(RECORDS["forward"], "fa2_persistent_forward")
-    assert sum(tied or ratio < 1 for _, ratio, tied in found) > 0.7 * len(found)
-    masked, unmasked = (median("fa2_persistent_forward", 128, causal) for causal in (True, False))
-    assert masked < unmasked, "the fixed list is why"
-    assert median("fa2_persistent_forward", 64, True) < 0.9, "more than the list explains"
 
 
 def test_the_backward_rungs_gain_where_chapter_12_says():

@@ -7,12 +7,12 @@ the key of the call. A Plan keeps its launches. The next call with that key make
 
 import contextlib
 import threading
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 
 from flashlab import torch_internals
+from flashlab.kernels import driver
 from flashlab.triton_mode import import_triton, interpreted
 
 triton = import_triton()
@@ -22,20 +22,12 @@ ORDINARY = {bool, int, float, str, type(None)}         # options of these types 
 INTERPRETER = threading.RLock()                        # the interpreter patches Triton's language while a kernel runs
 
 
-class Step(NamedTuple):
-    """One launch."""
-
-    run: Callable                  # Triton's compiled kernel on its grid
-    values: list                   # the kernel's arguments in order, None in the places of tensors
-    tensors: list                  # (place in values, name of the tensor)
-    descriptors: list              # (place in values, name of the tensor that TMA copies, its descriptor)
-
-
 class Plan(NamedTuple):
     """The launches of a call, to be made again."""
 
-    steps: list                    # None stands for a launch that cannot be made again
+    steps: list                    # driver.Packed; None stands for launches that cannot be made again
     made: dict                     # name: (function, sizes, dtype) of each tensor that a call makes anew
+    lock: object                   # held while the steps have the addresses of one call
 
 
 class _UnderWay(threading.local):
@@ -81,7 +73,7 @@ def call(key, results, tensors, function, *arguments):
     plan = _plans.get(key)
     if plan and triton.JITFunction.run is RUN:
         return replay(plan, results, tensors)
-    plan = _noting.plan = Plan([], {})
+    plan = _noting.plan = Plan([], {}, threading.Lock())
     _noting.given = tensors
     try:
         found = function(*arguments)
@@ -134,36 +126,19 @@ def _first_run(launches, tensors):
             plan.made[name] = torch.empty_strided, (T.shape, T.stride()), T.dtype
         elif given[name] is None or given[name].data_ptr() != T.data_ptr():                # a copy of what was given
             plan.steps.append(None)
-    names = {id(T): name for name, T in tensors.items()}
-    for (kernel, grid, arguments), run in zip(launches, compiled, strict=True):
-        plan.steps.append(run and _step(run[(*grid, 1, 1)[:3]], kernel, arguments, names, plan.made))
+    plan.steps.append(_packed(launches, compiled, {id(T): name for name, T in tensors.items()}, plan.made))
 
 
-def _step(run, kernel, arguments, names, made):
-    """The Step of a launch; None if it took a tensor that is neither named nor a temporary."""
-    step = Step(run, [arguments[name] for name in kernel.arg_names], [], [])
-    for place, value in enumerate(step.values):
-        T = getattr(value, "base", value)              # of a descriptor its tensor
-        if not isinstance(T, torch.Tensor):
-            continue
-        if id(T) not in names and hasattr(T, "made_by"):
-            names[id(T)] = f"temporary {len(made)}"
-            made[names[id(T)]] = T.made_by, (T.shape,), T.dtype
-        if id(T) not in names:
-            return None
-        step.values[place] = None
-        if T is value:
-            step.tensors.append((place, names[id(T)]))
-        else:
-            step.descriptors.append((place, names[id(T)], _moved(value, None)))
-    return step
-
-
-def _moved(descriptor, T):
-    """The descriptor for another tensor with the same key, whose checks have been made."""
-    other = object.__new__(type(descriptor))
-    other.__dict__.update(descriptor.__dict__, base=T)
-    return other
+def _packed(launches, compiled, names, made):
+    """These launches with their arguments packed; None if one took a tensor that is neither named nor a temporary."""
+    for _, _, arguments in launches:
+        for value in arguments.values():
+            T = getattr(value, "base", value)          # of a descriptor its tensor
+            if id(T) not in names and hasattr(T, "made_by"):
+                names[id(T)] = f"temporary {len(made)}"
+                made[names[id(T)]] = T.made_by, (T.shape,), T.dtype
+    with contextlib.suppress(KeyError, OSError, AttributeError):   # no CUDA, or a launch that cannot be packed
+        return driver.Packed(launches, compiled, names)
 
 
 def replay(plan, results, tensors):
@@ -175,11 +150,8 @@ def replay(plan, results, tensors):
     if plan.made:
         tensors = tensors | {name: make(*sizes, dtype=dtype, device=device)
                              for name, (make, sizes, dtype) in plan.made.items()}
-    for run, values, places, descriptors in plan.steps:
-        values = values.copy()
-        for place, name in places:
-            values[place] = tensors[name].data_ptr()   # given a tensor, Triton would ask it and the driver
-        for place, name, descriptor in descriptors:
-            values[place] = _moved(descriptor, tensors[name])
-        run(*values)
+    stream = torch_internals.current_stream(device.index) if device.type == "cuda" else None
+    with plan.lock:
+        for step in plan.steps:
+            step.launch(tensors, stream)
     return tuple(tensors[name] for name in results)

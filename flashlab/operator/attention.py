@@ -309,18 +309,23 @@ class _Recorded(torch_internals.Function):
     def forward(ctx, key, options, ndim, Q, K, V):
         tensors = {"Q": Q, "K": K, "V": V} | options.tensors
         O, L = plans.call(key, ("O", "L"), tensors, _forward, options, ndim, Q, K, V)
-        ctx.ndim = ndim
+        ctx.key, ctx.ndim, ctx.places = key, ndim, _places(Q, K, V, O, L, *options.tensors.values())
         return _keep(ctx, options, Q, K, V, O, L)
 
     @staticmethod
     def backward(ctx, *grads):
-        options, *tensors = _kept(ctx, *grads)
-        named = dict(zip(("Q", "K", "V", "O", "dO", "L", "dL"), tensors, strict=True)) | options.tensors
-        key = None                                     # gradients that may have gradients are the operator's
-        if not torch.is_grad_enabled():
-            key = plans.key_of_call(("backward", ctx.ndim, *options.plain), *named.values())
-        found = plans.call(key, ("dQ", "dK", "dV"), named, _backward, options, ctx.ndim, *tensors)
+        options, Q, K, V, O, dO, L, dL = _kept(ctx, *grads)
+        tensors = {"Q": Q, "K": K, "V": V, "O": O, "dO": dO, "L": L, "dL": dL}
+        key = None     # where gradients may have gradients of their own, or hooks have replaced what was saved
+        if not torch.is_grad_enabled() and _places(Q, K, V, O, L, *options.tensors.values()) == ctx.places:
+            key = plans.key_of_call(("backward",), dO, dL)
+        found = plans.call(key and (ctx.key, key), ("dQ", "dK", "dV"), tensors | options.tensors,
+                           _backward, options, ctx.ndim, *tensors.values())
         return None, None, None, *(found if ctx.ndim == 4 else [T.squeeze(0).transpose(0, 1) for T in found])
+
+
+def _places(*tensors):
+    return [T is not None and (T.data_ptr(), T.stride()) for T in tensors]
 
 
 def _keep(ctx, options, Q, K, V, O, L):

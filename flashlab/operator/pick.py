@@ -44,8 +44,6 @@ def pick(Q, K, V, *, backward=False, **options):
             reason = "it has not been held against float64 on a GPU yet"
         elif not reason and small and kernel.by_tma:
             reason = "to prepare TMA's descriptors takes longer than so small a call"
-        elif not reason and kernel.detour:
-            reason = "the one before it is faster"
         if not reason:
             return kernel, reasons
         reasons[kernel.name] = reason

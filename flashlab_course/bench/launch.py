@@ -1,6 +1,8 @@
 """The cost of a call on the host: microseconds of Python and launching, for a problem so small that the GPU waits.
 
-B = H = 1, N = 128, d = 64. Each function is called many times without waiting for the GPU, by Python's clock.
+B = H = 1, N = 128, d = 64; what training does, a forward pass whose gradient is recorded and both passes together, also
+at the size of a small GPT's layer, for which a GPU needs less time than the host. Each function is called many times
+without waiting for the GPU, by Python's clock.
 """
 
 import time
@@ -15,6 +17,7 @@ from flashlab_course.bench.timing import measure
 
 SECONDS = 120.0
 N, d = 128, 64
+LAYER = 8, 12, 512, 64         # B, H, N, d of a small GPT's layer
 
 
 def functions(device="cuda"):
@@ -26,10 +29,17 @@ def functions(device="cuda"):
     both = {"flash_attention": flash_attention, "sdpa": scaled_dot_product_attention}
     found = {name: partial(call, Q, K, V) for name, call in (both | named).items()}
     found |= {f"{name}, compiled": partial(torch.compile(call), Q, K, V) for name, call in both.items()}
+    layer = [torch.randn(*LAYER, device=device, dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
     for name, call in both.items():
-        O = call(*leaves)
-        found[f"{name}, backward"] = partial(torch.autograd.grad, O, leaves, dO, retain_graph=True)
+        found[f"{name}, backward"] = partial(torch.autograd.grad, call(*leaves), leaves, dO, retain_graph=True)
+        for words, tensors in (("", leaves), (" of a layer", layer)):
+            found[f"{name}, recorded{words}"] = partial(call, *tensors)
+            found[f"{name}, both{words}"] = partial(forward_and_backward, call, tensors, torch.randn_like(tensors[0]))
     return found
+
+
+def forward_and_backward(call, tensors, dO):
+    return torch.autograd.grad(call(*tensors), tensors, dO)
 
 
 def host_ms(function, calls=300, wait=torch.cuda.synchronize):
@@ -55,7 +65,7 @@ def pieces(args, rounds=15, timer=host_ms):
     rows = measure(functions(), runs, rounds, timer=timer, expired=args.expired)
     for name, row in rows.items():
         us = round(1e3 * row["ms_low"], 2) if row["ms"] else None
-        yield "rows", [{"call": name, "N": N, "d": d, "us": us, "skipped": row["skipped"]}]
+        yield "rows", [{"call": name, "us": us, "skipped": row["skipped"]}]
 
 
 def add_arguments(parser):

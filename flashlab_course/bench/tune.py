@@ -12,8 +12,8 @@ from flashlab_course.bench.checks import check, check_gradients
 from flashlab_course.bench.options import add_integers, add_names
 
 SECONDS = 900.0
-TUNABLE = ("fa2_tuned_forward", "fa2_pipelined_forward", "fa2_tma_forward", "fa2_persistent_forward",
-           "fa2_tuned_backward", "fa2_atomic_backward", "fa2_tma_backward")
+TUNABLE = ("fa2_tuned_forward", "fa2_pipelined_forward", "fa2_tma_forward", "fa2_tuned_backward",
+           "fa2_atomic_backward", "fa2_tma_backward")
 
 
 def tunable_kernels(name):

@@ -9,7 +9,7 @@ a call that is not the last line shows nothing; display(...) does there.
     figures.traffic_against(sweeps.over_N([256, 512, 1024]))
     figures.curves({"S": {64: 4096, 128: 16384}}, "S grows with N²", "Modelled: its shape.", "N", "numbers", log="xy")
 
-Elsewhere: `figures.memory_hierarchy().savefig("hierarchy.png")`. A title's numbers are computed from the data drawn.
+Elsewhere: `figures.ladder().savefig("ladder.png")`. A title's numbers are computed from the data drawn.
 Dashed is a formula, a ceiling or a budget. The line at the bottom says whether the numbers are modelled, measured here,
 or recorded.
 """
@@ -17,7 +17,6 @@ or recorded.
 from importlib import import_module
 from pkgutil import iter_modules
 
-from flashlab_course.figures.chapter_01 import A100
 from flashlab_course.figures.chapter_02 import GPUS
 from flashlab_course.figures.chapter_16 import WITHOUT_L
 from flashlab_course.figures.colors import YOURS
@@ -28,5 +27,5 @@ for module in (import_module(f"{__name__}.{found.name}") for found in iter_modul
                if found.name != "__main__"):
     globals().update({name: found for name, found in vars(module).items() if hasattr(found, "__wrapped__")})
 
-__all__ = ["A100", "GPUS", "WITHOUT_L", "YOURS", "power_text", "series"]
+__all__ = ["GPUS", "WITHOUT_L", "YOURS", "power_text", "series"]
 sharpen()

@@ -19,11 +19,10 @@ PEERS = ("sdpa_flash", "sdpa_cudnn")       # the algorithm in CUDA, and the fast
 
 
 def rung_before(name):
-    """The kernel that a rung is an improvement on: the one before it, detours not counted. None for the first."""
-    kernels = BACKWARD_KERNELS if name.endswith("backward") else KERNELS
-    names = [one.name for one in kernels]
-    before = [one.name for one in kernels[:names.index(name)] if not one.detour]
-    return before[-1] if before else None
+    """The name of the rung before a kernel's. None for the first."""
+    names = [one.name for one in (BACKWARD_KERNELS if name.endswith("backward") else KERNELS)]
+    place = names.index(name)
+    return names[place - 1] if place else None
 
 
 def tie(a, b):
@@ -91,7 +90,7 @@ def kernels_beside_peers(results, d=128, N=4096, causal=False):
     said = "".join(f", {speeds[last.name] / speed:.2f} × {label(name)}" for name, speed in peers.items())
     return bars(ours, f"{last.title} runs at {speeds[last.name]:.0f} TFLOP/s{said}",
                 f"{recorded(results)} {results['what'].capitalize()}, d = {d}, N = {N}, {mask_text(causal)}. ×: the "
-                "speed as a multiple of the rung's before, detours passed over.", "TFLOP/s",
+                "speed as a multiple of the rung's before.", "TFLOP/s",
                 walls={f"{label(name)}: {speed:.0f}" + "\n" * n: speed         # the second on a line of its own
                        for n, (name, speed) in enumerate(peers.items())},
                 behind=[f"{speed:.0f}{gain[name]}" for name, speed in ours.items()])

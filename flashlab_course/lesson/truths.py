@@ -8,7 +8,7 @@ TRUTHS = {
 
 
     # ---- 01
-
+    "weights that einsum's nn reads": 512,
 
     # ---- 02
 

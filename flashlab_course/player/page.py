@@ -4,6 +4,8 @@ import base64
 import hashlib
 import html
 import json
+import re
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from flashlab_course.player.tensors import draw_tensors
 CSS, JS = ((files("flashlab_course.player") / name).read_text(encoding="utf-8") for name in ("player.css", "player.js"))
 OTHER = "#5A4FCF"                      # the colour of a function that is no rung, a learner's mostly
 WIDEST, SCALES = 372, (1, 0.85, 0.75)  # pixels of a picture, and its scale if it stands alone, beside one, beside more
+SECONDS = 20                           # of a run of several lanes, tile by tile
 LINES, CODE = 28, 17.25                # the still picture's lines of code at most, and the height of one
 BUTTONS = {"first": ("To the start", "M2 2h2v12H2zM14 2v12L5 8z"), "back": ("Back", "M10 2l2 2-4 4 4 4-2 2-6-6z"),
            "play": ("Play", "M4 2v12l9-6z"),
@@ -29,14 +32,16 @@ WRONG = '<span><b class="wrong"></b>the element in question</span>'
 CLOCK = "<span>One clock: all have moved about as many bytes.</span>"
 
 
-def play(*recordings, start=None, at=None):
+def play(*recordings, start=None, at=None, end=""):
     """A player of one recording, or of several side by side. In a notebook it shows itself.
 
     start    the step to open at, from 0; of several, that of the first
     at       (name, index), as ("O", (3, 1)): mark this element, and without start open where the first recording
              last stores it
+    end      a sentence that appears after the last step
 
     Several share a clock: at each moment all have moved as many bytes of HBM traffic, as far as their lines allow.
+    Tile by tile, a run of several takes SECONDS.
     Raises: TypeError, ValueError that names the argument
     """
     if not recordings or not all(isinstance(one, Recording) for one in recordings):
@@ -52,7 +57,7 @@ def play(*recordings, start=None, at=None):
     tallest = max(scene.height for scene in scenes)
     for scene in scenes:
         scene.height = tallest
-    return Player(scenes, start or 0, marked=at is not None)
+    return Player(scenes, start or 0, marked=at is not None, end=end)
 
 
 def picture(recording, total, mark=None, scale=1.0):
@@ -80,11 +85,11 @@ class Player:
     """Shows itself in a notebook. save(path) writes a page that needs nothing else.
 
     keys: what the line below the picture explains; jump: what the larger steps end with; stops: (step, name) of
-    places to look at, which get a button each
+    places to look at, which get a button each; end: shown after the last step
     """
 
-    def __init__(self, scenes, start=0, marked=False, keys=KEYS, jump="tile", stops=()):
-        self.scenes, self.marked, self.keys, self.jump = scenes, marked, keys, jump
+    def __init__(self, scenes, start=0, marked=False, keys=KEYS, jump="tile", stops=(), end=""):
+        self.scenes, self.marked, self.keys, self.jump, self.end = scenes, marked, keys, jump, end
         self.title = html.escape(", ".join(scene.title for scene in scenes))
         self.ticks = _ticks(scenes)
         self.start, *stopping = (next(n for n, tick in enumerate(self.ticks) if tick[0] >= step)
@@ -100,7 +105,7 @@ class Player:
 
     def _repr_html_(self):
         data = {"lanes": [_changes(scene) for scene in self.scenes], "ticks": self.ticks, "tiles": self.tiles,
-                "start": self.start, "html": f"<style>{CSS}</style>{_stage(self)}"}
+                "clock": self.clock(), "start": self.start, "html": f"<style>{CSS}</style>{_stage(self)}"}
         data["id"] = hashlib.sha1(json.dumps(data).encode()).hexdigest()[:12]
         written = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
         written = written.replace("</", "<\\/").replace("<!--", "<\\!--")
@@ -108,6 +113,13 @@ class Player:
         return (f'<div class="flashlab-player" data-flashlab="{data["id"]}"><img style="max-width:100%" '
                 f'alt="{self.title}: one step of a run, as a still picture" '
                 f'src="data:image/svg+xml;base64,{image}"></div><script>{JS.strip()}({written});</script>')
+
+    def clock(self):
+        """Milliseconds until each place of the slider, where several lanes share a clock of bytes; else None."""
+        if len(self.scenes) == 1:
+            return None
+        moved = [max(scene.moved[n] for scene, n in zip(self.scenes, tick, strict=True)) for tick in self.ticks]
+        return [round(1000 * SECONDS * n / max(moved[-1], 1)) for n in moved]
 
     def save(self, path):
         """Write a page of its own."""
@@ -157,18 +169,27 @@ def _changes(scene):
 def _stage(player):
     several = len(player.scenes) > 1
     crossed = any(item.kind == "stroke" for scene in player.scenes for item in scene.items)
+    told = any(item.look == "told" for scene in player.scenes for item in scene.items)
     buttons = "".join(f'<button type="button" class="{name}" data-do="{name}" aria-label="{label}">'
                       f'<svg viewBox="0 0 16 16"><path d="{path}"/></svg></button>'
                       for name, (label, path) in BUTTONS.items())
     bar = (f'{buttons}<input type="range" min="0" value="0" aria-label="Step"><select aria-label="Each step is">'
            f'<option value="line">by line</option><option value="tile"{" selected" * several}>by {player.jump}</option>'
-           '</select><output></output>')
+           '</select><output></output>' + '<label><input type="checkbox" checked> explain</label>' * told)
     stops = "".join(f'<button type="button" data-to="{tick}">{name}</button>' for tick, name in player.stops)
+    keys = re.sub(r'<b class="(?:moving|kept)"></b>', partial(_in_every_color, player), player.keys)
+    verdict = f'<p class="verdict" hidden>{html.escape(player.end)}</p>' * bool(player.end)
     look = f'<div class="bar stops" role="group" aria-label="Stop and look">Stop and look: {stops}</div>' * bool(stops)
     return (f'<div class="stage{" several" * several}" tabindex="0" role="group" aria-label="Player: {player.title}" '
             f'data-lm-suppress-shortcuts="true"><div class="bar">{bar}</div>{look}'
             f'<div class="lanes">{"".join(map(_lane, player.scenes))}</div>'
-            f'<p class="keys">{player.keys}{CROSSED * crossed}{WRONG * player.marked}{CLOCK * several}</p></div>')
+            f'{verdict}<p class="keys">{keys}{CROSSED * crossed}{WRONG * player.marked}{CLOCK * several}</p></div>')
+
+
+def _in_every_color(player, found):
+    """A box of the legend in the color of each lane."""
+    box = found[0]
+    return "".join(box.replace(">", f' style="--accent:{scene.color}">', 1) for scene in player.scenes)
 
 
 def _lane(scene, step=0, lines=None):

@@ -119,9 +119,12 @@ def draw_source(scene, recording):
     where = _places(recording)
     said = [[where(step), _what(before, step), step.note] for before, step in pairwise([Step(0, 0), *steps])]
     looks = ["status bad" if step.note else "status" for step in steps]
+    said[last].append(f"Done: {bytes_text(recording.read + recording.written)} moved.")
     if recording.error:
         said[last], looks[last] = [recording.error], "status bad"
     scene.add("status", look=looks, text=["\n".join(filter(None, parts)) for parts in said])
+    if any(step.told for step in steps):
+        scene.add("status", look="told", text=[step.told for step in steps])
 
 
 def _places(recording):

@@ -33,6 +33,7 @@
     const find = (selector) => root.querySelector(selector);
     const stage = find(".stage"), slider = find("input"), unit = find("select"), output = find("output");
     const lanes = Array.from(root.querySelectorAll(".lane"), (element, n) => laneOf(element, data.lanes[n]));
+    const explain = find("[type=checkbox]"), verdict = find(".verdict");
     const last = data.ticks.length - 1, stops = root.querySelectorAll("[data-to]");
     let at = data.start, timer = null;
 
@@ -40,6 +41,7 @@
       at = Math.max(0, Math.min(last, tick));
       lanes.forEach((lane, n) => lane(data.ticks[at][n]));
       slider.value = at;
+      if (verdict) verdict.hidden = at < last;
       stops.forEach((button) => button.setAttribute("aria-current", Number(button.dataset.to) === at));
       output.textContent = `${at + 1} of ${last + 1}`;
       slider.setAttribute("aria-valuetext", `step ${output.textContent}`);
@@ -50,18 +52,26 @@
       return direction > 0 ? data.tiles.find((tick) => tick > at) ?? last : data.tiles.findLast((tick) => tick < at) ?? 0;
     }
 
+    // Milliseconds until the next place: lanes on one clock move the same bytes in the same time.
+    function pace() {
+      if (unit.value === "line") return explain?.checked ? 700 : 350;
+      return data.clock ? data.clock[next(1, "tile")] - data.clock[at] : 700;
+    }
+
     function turn(on) {
-      clearInterval(timer);
+      clearTimeout(timer);
       timer = null;
       stage.classList.toggle("playing", on);
       find(".play").setAttribute("aria-label", on ? "Pause" : "Play");
       root.querySelectorAll(".said p").forEach((p) => p.setAttribute("aria-live", on ? "off" : "polite"));
       if (!on) return;
       if (at === last) show(0);
-      timer = setInterval(() => {
-        if (!root.isConnected || at === last) turn(false);
-        else show(next(1, unit.value));
-      }, unit.value === "line" ? 350 : 700);
+      const go = () => {
+        if (!root.isConnected || at === last) return turn(false);
+        show(next(1, unit.value));
+        timer = setTimeout(go, pace());
+      };
+      timer = setTimeout(go, pace());
     }
 
     const to = (tick) => { turn(false); show(tick); };
@@ -77,10 +87,11 @@
     root.querySelectorAll("[data-do]").forEach((button) => button.addEventListener("click", acts[button.dataset.do]));
     stops.forEach((button) => button.addEventListener("click", () => to(Number(button.dataset.to))));
     slider.addEventListener("input", () => to(Number(slider.value)));
+    explain?.addEventListener("change", () => stage.classList.toggle("quiet", !explain.checked));
     unit.addEventListener("change", () => { if (timer !== null) turn(true); });
     stage.addEventListener("keydown", (event) => {
       const tag = event.target.tagName, act = keys[event.key];
-      if (!act || event.ctrlKey || event.metaKey || event.altKey || tag === "SELECT" || (tag === "BUTTON" && event.key === " ")) return;
+      if (!act || event.ctrlKey || event.metaKey || event.altKey || tag === "SELECT" || ((tag === "BUTTON" || event.target === explain) && event.key === " ")) return;
       event.preventDefault();
       event.stopPropagation();
       acts[act](event);

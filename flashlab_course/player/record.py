@@ -10,16 +10,18 @@ from flashlab.ladder import find
 from flashlab.memory import A100_SRAM, Memory
 from flashlab.torch_internals import without_modes
 from flashlab_course.player.lines import TooLong, Tracer, code_of
-from flashlab_course.player.recording import AXES, Line, Move, Recording, Step, check_size, corner
+from flashlab_course.player.recording import AXES, Line, Move, Recording, Step, check_size, corner, in_rows
 
 MATMULS = {"mm", "bmm", "addmm", "baddbmm", "mv", "dot"}
 
 
-def record(fn, *args, sram_bytes=A100_SRAM, follow=None, **kwargs):
+def record(fn, *args, sram_bytes=A100_SRAM, follow=None, rows=None, say=None, **kwargs):
     """Run fn(*args, **kwargs) under the memory model and keep what every line did, for `play`.
 
     sram_bytes  the SRAM of the model
     follow      the function whose lines are shown, with those of others in its file or cell. None: fn itself
+    rows        show each operation outside kernels so many rows at a time
+    say         {a piece of a line: a sentence that the player shows while the line runs}
 
     An exception ends the recording: the line that raised it is the last step, and the error is kept, not raised.
     Raises: ValueError for more than 24 × 24 tiles or 3000 lines, or if no line of `follow` ran
@@ -33,7 +35,14 @@ def record(fn, *args, sram_bytes=A100_SRAM, follow=None, **kwargs):
         if watcher.steps:
             watcher.finish(failed=error is not None)
     name = getattr(follow, "__name__", type(follow).__name__)
-    return finish(watcher, tracer, error, name, sram_bytes)
+    recording = finish(watcher, tracer, error, name, sram_bytes)
+    for piece, sentence in (say or {}).items():
+        for step in recording.steps:
+            if piece in recording.lines[step.line].text:
+                step.told = sentence
+    if rows:
+        recording.steps = in_rows(recording.steps, rows)
+    return recording
 
 
 def run(tracer, call):
@@ -105,7 +114,8 @@ class _Watcher:
         self.steps.append(Step(
             (file, statement), 0, phase, _moves(log), () if how == "calls" else statement.sets, statement.reads,
             read=mem.read, written=mem.written, hbm=hbm, chip=chip, live=mem.sram_live,
-            peak=max([mem.sram_live, *(event.live for event in log)]), values=values))
+            peak=max([mem.sram_live, *(event.live for event in log)]), values=values,
+            ops=tuple((event.read, event.written) for event in log if event.kind == "eager")))
 
     def _tensors(self, frame, known):
         """The named tensors of the frame and of those that called it: on chip, in HBM, and some numbers of each."""

@@ -1,7 +1,8 @@
 """A run as plain data: its lines, its steps, and where in it something happened."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -51,6 +52,8 @@ class Step:
     program: tuple = ()        # its place in the grid of a GPU kernel
     head: int = 0
     note: str = ""             # an access that went wrong
+    told: str = ""             # a sentence about the line
+    ops: tuple = ()            # (bytes read, bytes written) of each operation outside kernels
 
 
 @dataclass
@@ -93,6 +96,47 @@ class Recording:
         axis = "ij".find(AXES.get(name, "i")[0])
         touched = [n for n, step in steps if step.tile and axis >= 0 and _holds([step.tile[axis]], place)]
         return max(stores, default=min(touched, default=0))
+
+
+def in_rows(steps, B):
+    """The steps, with each operation outside kernels in two steps for every B rows of its result: loads, then a store.
+
+    The first operation of a line loads what the line uses, every other what it sets.
+    """
+    found = []
+    for before, step in pairwise([Step(0, 0), *steps]):
+        shape = next((step.hbm[name][0] for name in step.sets if name in step.hbm), ())
+        if not step.ops or not shape:
+            found.append(step)
+            continue
+        read, written, loaded = before.read, before.written, step.uses
+        for more_read, more_written in step.ops:
+            start = replace(step, read=read, written=written)
+            found += _operation(start, loaded, shape[0], B, more_read, more_written)
+            read, written, loaded = read + more_read, written + more_written, step.sets
+    return found
+
+
+def _operation(step, loaded, N, B, read, written):
+    """The steps of one operation, which has read and written so many bytes at its end."""
+    starts = range(0, N, B)
+    for n, start in enumerate(starts, 1):
+        rows = start, min(start + B, N)
+        for kind, names, stored in ("load", loaded, n - 1), ("store", step.sets, n):
+            moves = [_rows_of(kind, name, step.hbm[name][0], rows) for name in names if name in step.hbm]
+            yield replace(
+                step,
+                read=step.read + read * n // len(starts),
+                written=step.written + written * stored // len(starts),
+                moves=tuple(moves),
+            )
+
+
+def _rows_of(kind, name, shape, rows):
+    """The Move of some rows of a tensor; of all rows if it lies along the key blocks."""
+    if AXES.get(name, "i")[0] == "j":
+        rows = 0, shape[0]
+    return Move(kind, name, rows, (0, shape[1]) if len(shape) > 1 else ())
 
 
 def _holds(spans, place):

@@ -90,7 +90,7 @@ def _looks_outside_kernels(recording):
         look = {name: "tensor absent" for name in names if name not in step.hbm}
         for moved, uses, verb in ((step.read > before.read, step.uses, "load"),
                                   (step.written > before.written, step.sets, "store")):
-            if moved and not step.phase:
+            if moved and not step.phase and not step.moves:
                 look |= {name: f"tensor {verb}" for name in uses if name in step.hbm}
         looks.append(look)
     return looks

@@ -9,131 +9,116 @@
 # %% [markdown]
 # # 00 · Start here
 #
-# **You will be able to** say what FlashAttention does differently, predict how much memory plain attention needs, make
-# one tile of scores yourself, and find your way through the course.
+# **You will be able to** say what FlashAttention does differently and what that gains, make one tile of scores yourself, and find your way through the course.
 #
-# **You need** PyTorch tensors: shapes, `@`, `softmax`. Nothing about GPUs. · **40 minutes**, 10 of them for an
-# exercise · **runs on** CPU or GPU
+# **You need** PyTorch tensors: shapes, `@`, `softmax`. Nothing about GPUs. · **core:** one sitting, 40 minutes · **runs on** CPU or GPU
 #
-# Attention is three lines of PyTorch: $S = QK^\top/\sqrt{d}$, $P = \mathrm{softmax}(S)$, $O = PV$. FlashAttention
-# computes the same $O$ and never stores $S$ or $P$. You will build it step by step, and measure every claim as you go.
-
-# %% [markdown]
-# ## Watch it
+# Attention is three lines: $S = QK^\top/\sqrt{d}$, $P = \mathrm{softmax}(S)$, $O = PV$. FlashAttention computes the same $O$ and never stores $S$ or $P$. You will build it step by step and measure every claim.
 #
-# A toy: 16 queries, 16 keys, 4 numbers each. Three functions compute attention for it. `naive_forward` is the three
-# lines; `fa1_forward` and `fa2_forward` are FlashAttention 1 and 2, with tiles of 4 rows.
+# ## Sitting 1 (core) · A race, and why it ends as it does
+#
+# ### Watch it
+#
+# Two kinds of memory matter. **HBM** is the GPU's large memory, where tensors live. **SRAM** is a small, fast memory on the chip. Arithmetic happens on the chip, so every number must be loaded from HBM first. That takes time.
 
 # %%
-from flashlab.rungs.fa1 import fa1_forward  # flashlab before torch: it tells Triton where to run
-from flashlab.rungs.fa2 import fa2_forward
-from flashlab.rungs.naive import naive_forward
+import flashlab  # first: it tells Triton where to run
 import torch
+from IPython.display import display
 
-torch.manual_seed(0)
-Q, K, V = (torch.randn(16, 4) for _ in range(3))
-tiles = {"B_r": 4, "B_c": 4}                       # rows of a query tile, rows of a key tile
-
-# %% [markdown]
-# Two kinds of memory matter. **HBM** is the GPU's large memory, where tensors live. **SRAM** is the small fast memory
-# on the chip, where arithmetic happens. What crosses between them takes time. **Predict**: what share of naive
-# attention's bytes does FlashAttention-2 move in this toy? Write your guess in place of `None`, and run the cell.
-
-# %%
-my_share = None     # between 0 and 1
-
-# %% [markdown]
-# **Run.** Plain attention first: every matrix is written to HBM and read back for the next operation. Watch $S$ and $P$.
-
-# %% tags=["shown"]
+from flashlab.memory import Memory, SRAMOverflow, kernel, load
+from flashlab.rungs.fa2 import fa2_forward
+from flashlab_course import figures, sweeps
+from flashlab_course.bench import load_results, where
+from flashlab_course.check import check
+from flashlab_course.lesson import compare, reveal
 from flashlab_course.player import play, record
 
-play(record(naive_forward, Q, K, V))
+# %% jupyter={"source_hidden": true}
+timed, counted = load_results("forward_h100"), load_results("counters_h100")     # what was measured on a GPU
+ms = {row["implementation"]: row["ms"] for row in timed["rows"] if (row["N"], row["d"], row["causal"]) == (4096, 64, False)}
+ms = {name: ms[name] for name in ("naive_forward", "fa2_triton_forward", "fa2_hopper_forward")}
+slow, first, last = ms.values()
+GB = {row["implementation"]: (row["dram_read"] + row["dram_written"]) / 1e9 for row in counted["rows"] if row["N"] == 4096}
+friend = (f"Both have the same output. With 4096 tokens on an H100, plain attention takes {slow:.1f} ms "
+          f"and this course's last kernel {last:.1f} ms: FlashAttention is {slow / last:.0f} times as fast.")
 
 # %% [markdown]
-# Now the two FlashAttentions, side by side on the same $Q$, $K$ and $V$. Each works on one **tile** of $S$ at a time, a
-# block of 4 × 4 scores that never leaves the chip. Watch which tensors stay still while the others stream past.
+# Press ▶ and watch for twenty seconds. At the left, plain (“naive”) attention moves $S$ and $P$ to HBM and back. At the right, FlashAttention-2 works on one **tile** of $S$ at a time, 4 × 4 scores that never leave the chip. At each moment both have moved equally many bytes. Who is done first?
 
 # %% tags=["shown"]
-play(*(record(forward, Q, K, V, **tiles, sram_bytes=1024) for forward in (fa1_forward, fa2_forward)))
+def naive_forward(Q, K, V):
+    S = Q @ K.T / Q.shape[-1] ** 0.5
+    P = torch.softmax(S, dim=-1)
+    O = P @ V
+    return O
+
+torch.manual_seed(0)
+toy = [torch.randn(16, 4) for _ in range(3)]           # Q, K, V: 16 queries, 16 keys, d = 4
+race = [record(naive_forward, *toy, rows=4), record(fa2_forward, *toy, B_r=4, B_c=4, sram_bytes=1024)]
+race[1].lines = []                                     # you will write its code in chapter 06
+display(play(*race, end=friend))
+print(f"Bytes in the table below: recorded on {where(counted)}")
+figures.bars(ms, f"With 4096 tokens, {slow:.1f} ms become {last:.1f} ms",
+             f"Recorded on {where(timed)}; batch 4, 32 heads, d = 64, bfloat16, no mask.", "milliseconds")
 
 # %% [markdown]
-# **Compare.** Inside `Memory`, the course's model of a GPU's memory, a function runs unchanged, and each byte that
-# crosses between HBM and the chip is counted.
-
-# %%
-from flashlab_course.lesson import compare
-from flashlab import cost
-from flashlab.memory import Memory
-
-moved, outputs = {}, {}
-for function, sizes in [(naive_forward, {}), (fa1_forward, tiles), (fa2_forward, tiles)]:
-    with Memory() as mem:
-        outputs[function.__name__], L = function(Q, K, V, **sizes)
-    moved[function.__name__] = mem.read + mem.written
-    print(f"{function.__name__:<13} {moved[function.__name__]:>5} bytes (modelled)")
-share = moved["fa2_forward"] / moved["naive_forward"]
-without_L = moved["fa2_forward"] / (moved["naive_forward"] - cost.logsumexp(len(Q), len(K)).traffic)
-print(f"FlashAttention-2 moves {share:.0%} of what naive attention moves, {without_L:.0%} if naive leaves out L")
-said = compare("FA2's share of naive's bytes in the toy", my_share, share)
-
-# %% [markdown]
-# Fewer bytes: is the answer still the same? **Predict** how far FlashAttention-2's $O$ is from that of naive attention:
-# `"equal"` to the last bit, `"rounding"` in the last digits, or an `"approximation"`, off by a few percent.
-
-# %%
-my_kind = None     # "equal", "rounding" or "approximation"
-
-# %%
-difference = (outputs["fa2_forward"] - outputs["naive_forward"]).abs().max().item()
-kind = "equal" if difference == 0 else "rounding" if difference < 1e-6 else "approximation"
-print(f"largest difference: {difference:.1e}; float32 keeps numbers near 1 to {torch.finfo(torch.float32).eps:.1e}")
-said = compare("how far FA2's output is from naive's", my_kind, kind)
-
-# %% [markdown]
-# **Takeaway.** FlashAttention is exact. It computes the same sums in another order, so that fewer bytes move.
-
-# %% [markdown]
-# ## Your first exercise: one tile
+# Here are the figures to repeat to a friend, for 4096 tokens and $d = 64$ on an H100:
 #
-# A score needs one query and one key, so a tile of scores needs a few rows of each and nothing else. That is what lets
-# FlashAttention work on $S$ without ever having all of it.
+# | | plain attention | first Triton kernel (chapter 10) | last kernel (chapter 12) |
+# |---|---|---|---|
+# | time | {{slow:.1f}} ms | {{first:.2f}} ms | {{last:.2f}} ms |
+# | times as fast | 1 | {{slow / first:.0f}} | {{slow / last:.0f}} |
+# | HBM traffic, 16 heads | {{GB["naive_forward"]:.2f}} GB | {{GB["fa2_triton_forward"]:.3f}} GB | not recorded |
+#
+# In the toy, FlashAttention moved {{100 * (race[1].read + race[1].written) / (race[0].read + race[0].written):.0f}} % of the bytes. On the GPU it moved {{100 * GB["fa2_triton_forward"] / GB["naive_forward"]:.1f}} %: tensors are larger there, and a cache serves repeated reads (chapter 02).
+#
+# ### Is the output the same?
+#
+# Some fast methods only approximate attention. Does this one? Inside `Memory`, the course's model of a GPU's memory, a function runs unchanged and each byte that it moves is counted.
 
 # %%
-from flashlab_course import figures
+with Memory() as naive_mem:
+    O_naive = naive_forward(*toy)
+with Memory() as flash_mem:
+    O_flash, L = fa2_forward(*toy, B_r=4, B_c=4)
+print(f"largest difference: {(O_flash - O_naive).abs().max():.1e}; "
+      f"float32 rounds numbers near 1 to {torch.finfo(torch.float32).eps:.1e}")
+for name, mem in [("naive attention", naive_mem), ("FlashAttention-2", flash_mem)]:
+    print(f"{name:<16} {mem.read + mem.written:>5} bytes (modelled)")
 
+# %% [markdown]
+# **Takeaway.** FlashAttention is exact: the outputs differ only by rounding. It adds the same numbers in another order, so that fewer bytes move.
+#
+# ### Your first exercise: one tile
+#
+# A score needs one query and one key. A tile of scores therefore needs a few rows of $Q$ and a few rows of $K$, and nothing else. This is why FlashAttention can work on $S$ without ever having all of it.
+
+# %%
 figures.block_product(16, 4, 16, B_m=4, B_k=4, B_n=4, tile=(1, 2), names=("Q", "Kᵀ", "S"))
 
 # %% [markdown]
-# **One tile of scores** ([exercises/ex00_score_tile.py](../exercises/ex00_score_tile.py), 10 minutes). Open the file,
-# replace the line that raises an error, save, and run this cell. The checker reads the file afresh and says what is
-# wrong, or that it is right. Stuck? `check("ex00_score_tile", hint=True)` gives one hint at a time.
+# **Your turn** ([exercises/ex00_score_tile.py](../exercises/ex00_score_tile.py), 10 minutes). Compute one tile of scores. Open the file, replace the line that raises an error, save, and run this cell. The checker says what is wrong, or that it is right. `check("ex00_score_tile", hint=True)` gives one hint at a time.
 
 # %%
-from flashlab_course.check import check
-
 check("ex00_score_tile")
 
 # %% [markdown]
-# Once an exercise passes, `reveal` shows the reference beside your own answer. Two answers may differ and both be right.
+# Once an exercise passes, `reveal` shows our solution beside yours. Two answers may differ and both be right.
 
 # %%
-from flashlab_course.lesson import reveal
-
 reveal("ex00_score_tile")
 
 # %% [markdown]
-# ## How large is $S$?
+# ### How large is $S$?
 #
-# One head, $N$ queries and $N$ keys, float32 (4 bytes a number). **Predict** the bytes of $S$ as a function of $N$. A
-# prediction can be a number, a word, or, as here, a function: replace `None` by `lambda N: ...`.
+# Take one head, $N$ queries and $N$ keys, and float32 (4 bytes a number). **Predict** the bytes of $S$ as a function of $N$: replace `None` by `lambda N: ...` and run the cell.
 
 # %%
 my_bytes = None     # a function of N
 
 # %% [markdown]
-# **Run and compare.** On PyTorch's `meta` device a tensor tells its size without being allocated, which spares your
-# laptop the longest of them. A function that you predicted is drawn as stars.
+# **Run and compare.** Your function is drawn as stars. (On PyTorch's `meta` device a tensor knows its size without being allocated.)
 
 # %%
 Ns = [1024, 2048, 4096, 8192, 16384]
@@ -144,125 +129,63 @@ said.on(figures.curves({"S": sizes, "Q": {N: 4 * N * 64 for N in Ns}}, f"At N = 
                        ceilings={"L2 cache of an A100 (published)": 40 * 2**20}))
 
 # %% [markdown]
-# **Takeaway.** $Q$ grows with $N$, $S$ with $N^2$. Sixteen times the tokens are 256 times the scores, and that for one
-# head of one layer.
-
-# %% [markdown]
-# ## How often does $S$ cross HBM?
+# **Takeaway.** $Q$ grows with $N$, $S$ with $N^2$. Sixteen times as many tokens have 256 times as many scores, in every head.
 #
-# Storing $S$ is half the trouble: it also has to be moved. Each PyTorch operation reads its operands from HBM and
-# writes its result back. **Predict**: how many times do $N \times N$ numbers cross HBM in one call of `naive_forward`?
-# It scales $S$ in an operation of its own, and also returns $L$, the **logsumexp** of each row of $S$.
-
-# %%
-my_crossings = None     # reads + writes of an N x N matrix
-
-# %% [markdown]
-# **Run.** The same function, larger, under the memory model. `mm` is both matrix products, $QK^\top$ and $PV$. The
-# oracle holds the output against attention in float64: every function of the course has to pass this line.
-
-# %%
-from flashlab.oracle import judge
-
-N, d = 1024, 64
-Q, K, V = (torch.randn(N, d) for _ in range(3))
-with Memory() as mem:
-    O, L = naive_forward(Q, K, V)
-print(judge(O, L, Q, K, V))
-print(mem.table())
-
-# %% [markdown]
-# **Compare.** Divide the bytes of each operation by those of $S$. What is over a whole number belongs to $Q$, $K$, $V$,
-# $O$ and $L$: all that attention has to read and write when nothing is stored on the way.
-
-# %%
-one, needed = N * N * 4, Q.nbytes + K.nbytes + V.nbytes + O.nbytes + L.nbytes
-total, for_L = mem.read + mem.written, sum(event.read for event in mem.log if event.name == "logsumexp")
-print(f"modelled: {total / one:.2f} times the size of S, {(total - for_L) / one:.2f} without logsumexp")
-print(f"modelled: {total / needed:.0f} times the bytes of Q, K, V, O and L together, {(total - for_L) / needed:.0f} without logsumexp")
-said = compare("how often an N x N matrix crosses HBM in naive attention", my_crossings, total // one)
-
-# %% [markdown]
-# **Takeaway.** Naive attention moves $S$ and $P$ seven times (six without $L$) to produce an output that needs neither in
-# the end.
-
-# %% [markdown]
-# ## So keep $S$ on the chip?
+# ### Why not keep $S$ on the chip?
 #
-# Then nothing would have to move. `kernel` opens one GPU program, and `load` brings rows from HBM into its SRAM. The
-# model's SRAM has 192 KiB: all the L1 cache and shared memory that one processor of an A100 has. A real program gets
-# less, at most 163 KiB there. Try it with only 256 tokens; this cell fails on purpose.
+# Then it would not have to move. In the model, `kernel` opens one GPU program, and `load` copies rows from HBM into its SRAM of 192 KiB. Try it with 256 tokens. This cell fails on purpose.
 
 # %%
-from flashlab.memory import SRAMOverflow, kernel, load
+def overflow(N):
+    """Load N queries and N keys and compute their scores, all on chip. What goes wrong, or ""."""
+    Q, K = (torch.zeros(N, 64) for _ in range(2))
+    try:
+        with Memory(), kernel("all_at_once", Q=Q, K=K):
+            Q_all = load(Q, slice(0, N))
+            K_all = load(K, slice(0, N))
+            Q_all @ K_all.T
+        return ""
+    except SRAMOverflow as error:
+        return str(error)
 
-N = 256             # change me
-Q, K = (torch.randn(1024, 64) for _ in range(2))
-try:
-    with Memory(), kernel("all_at_once", Q=Q, K=K):
-        Q_all = load(Q, slice(0, N))
-        K_all = load(K, slice(0, N))
-        S_all = Q_all @ K_all.T
-    print(f"the scores of {N} tokens fit")
-except SRAMOverflow as error:
-    print(error)
+print(overflow(256))
 
 # %% [markdown]
-# The message names the operation, the tile, its size, what else is in SRAM and the budget. Change `N` and run the cell
-# again until you know the largest number of tokens whose scores fit.
+# The message names the operation, its result, and what else is in SRAM. **Predict** the largest number of tokens whose scores fit. $Q$ and $K$ have 64 columns of 4-byte numbers and are in SRAM, too; 192 KiB are 196,608 bytes.
+
+# %%
+my_tokens = None
+
+# %% [markdown]
+# **Run and compare.**
+
+# %%
+largest = max(N for N in range(1, 257) if not overflow(N))
+said = compare("tokens whose scores fit into SRAM", my_tokens, largest, reasons={
+    221: "That is S alone. Q and K take room as well.", 443: "That many numbers would fit if each had one byte."})
+
+# %% [markdown]
+# <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# **Takeaway.** Moving $S$ to and from HBM is too slow, and SRAM is too small to hold it. So $S$ has to be made and used
-# up tile by tile. But softmax needs whole rows: how that can work is the idea of this course.
-
-# %% [markdown]
-# ## Where this leads
+# $Q$ and $K$ have $2 \cdot 64 N$ numbers, $S$ has $N^2$: $4\,(N^2 + 128 N) \le 196{,}608$, so $N \le$ {{largest}}.
 #
-# The two FlashAttentions do just that. Now at growing $N$, with $d = 64$ and tiles of 64 rows. Naive attention moves 29
-# MiB at $N = 1024$. **Predict**: how many bytes does FlashAttention-2 move there?
-
-# %%
-MiB = 2**20
-my_traffic = None     # bytes, e.g. 20 * MiB
-
-# %% [markdown]
-# **Run.** Each dot is a run under the memory model, each dashed line a formula. Both axes are logarithmic: the same step
-# up is the same factor everywhere.
-
-# %%
-from flashlab_course import sweeps
-
-points = sweeps.over_N([128, 256, 512, 1024], d=64)
-last = {p["rung"]: p["measured"] for p in points if p["N"] == 1024}
-print(f"naive without logsumexp: {(last['naive_forward'] - for_L) / last['fa2_forward']:.1f} times the bytes of FA2 (modelled)")
-said = compare("HBM bytes of FA2 at N = 1024", my_traffic, last["fa2_forward"], "bytes")
-said.on(figures.traffic_against(points), x=1024)
-
-# %% [markdown]
-# One caution. The model counts every byte that leaves or enters the chip's SRAM. A real GPU has a cache between SRAM and
-# HBM, the **L2**, and it answers most of FlashAttention's repeated reads. So model bytes are not HBM bytes. Here is what
-# an H100 counted, for 16 heads in 16 bits; its naive attention spends half of its HBM bytes on $L$. The SRAM of 192 KiB is
-# generous, too: a block gets at most 163 KiB on an A100, 227 KiB on an H100 or H200, and keeps its sums in registers.
-
-# %%
-from flashlab_course.bench import load_results, where
-
-counted = load_results("counters_h100")
-for row in counted["rows"]:
-    if row["N"] == 4096:
-        hbm = row["dram_read"] + row["dram_written"]
-        print(f"{row['implementation']:>18}: {row['l2_bytes'] / 1e9:6.3f} GB through L2, {hbm / 1e9:6.3f} GB through HBM")
-print(f"Recorded on {where(counted)}")
-
-# %% [markdown]
-# **Takeaway.** The same output from fewer bytes, and no $S$ in HBM at all. Chapters 01 to 07 take you from the top line
-# to the bottom one and show what sets the distance between them. Chapter 10 puts the result on a GPU.
-
-# %% [markdown]
-# ## Your machine
+# </details>
 #
-# `doctor` looks at this machine, measures its two speed limits, and says what to fix. A line that says `broken` comes
-# with the command that fixes it: run that in a terminal, then restart the kernel. A `note` is no fault; the course works
-# around it, and without a GPU every chapter still runs to its end.
+# **Takeaway.** It takes too long to move $S$ to HBM and back, and SRAM is too small to hold it. So FlashAttention makes $S$ tile by tile and uses each tile at once. But softmax needs whole rows. How can this work? The answer is the idea of this course.
+#
+# ### Where this leads
+#
+# Here are naive attention and two versions of FlashAttention for growing $N$. The memory model counted each dot; the dashed lines are formulas.
+
+# %%
+figures.traffic_against(sweeps.over_N([128, 256, 512, 1024], d=64))
+
+# %% [markdown]
+# **Takeaway.** Chapters 01 to 06 take you from the top line to the bottom line. Chapter 10 makes it a GPU kernel.
+#
+# ### Your machine
+#
+# `doctor` looks at this machine and says what to fix. A line that says `broken` names the command that repairs it: run that in a terminal, then restart the kernel. A `note` is no fault. Without a GPU every chapter still runs to its end.
 
 # %%
 from flashlab_course import doctor
@@ -270,45 +193,46 @@ from flashlab_course import doctor
 print(doctor.as_text(doctor.report()))
 
 # %% [markdown]
-# ## The map
+# ### The map
 #
-# The course climbs a ladder. Each rung is one function that computes attention, and changes one idea against the rung
-# below.
+# The course climbs a ladder. Each rung computes attention and changes one idea of the rung below.
 
 # %%
 figures.ladder()
 
 # %% [markdown]
-# The chapters lead you up. Take them in order: each uses what the one before has built. Where a line says what a GPU
-# adds, that chapter has more to show on an NVIDIA GPU; for the others a laptop is all you need. Chapters 13 to 15 are
-# planned.
+# The **core** is the shortest way to your own FlashAttention kernel in Triton: the sittings marked *core*, at most 45 minutes each. All other sittings go **further**; come back to them when you like. Take the chapters in order.
 
 # %%
 from IPython.display import Markdown
 from flashlab_course.chapters import CHAPTERS
 
-lines = [f"- [{c.number}]({c.number}_{c.name}.ipynb) {c.builds}" + (f" · *a GPU adds {c.gpu_adds}*" if c.gpu_adds else "")
-         for c in CHAPTERS]
-Markdown("\n".join(lines))
+lines = [f"- [{c.number}]({c.number}_{c.name}.ipynb) " + f"**core, {c.core_minutes} minutes** · " * (c.core_minutes > 0)
+         + c.builds + f" · *a GPU adds {c.gpu_adds}*" * bool(c.gpu_adds) for c in CHAPTERS]
+Markdown("\n".join([*lines, f"\nThe core takes {sum(c.core_minutes for c in CHAPTERS) / 60:.1f} hours."]))
 
 # %% [markdown]
-# ## How a chapter works
+# ### How a chapter works
 #
-# A question, then four steps: **predict** (you write a number into a cell), **run**, **compare**, **takeaway**. The
-# guess matters most, above all a wrong one: write it before you run on. An empty prediction is passed over in silence,
-# and a given one is kept, so that a restarted notebook still knows it.
+# Each question takes four steps: **predict** (write your guess into a cell), **run**, **compare**, **takeaway**. A wrong guess teaches most. An empty guess prints nothing.
 #
-# **Exercises** stand where their idea comes up. `check("…")` names the mistake, `check("…", hint=True)` gives one hint
-# more at each call, and `reveal("…")` shows the reference once yours passes. Save the file before you check it.
+# **Exercises** come where their idea does. Save the file before you check it. `check("…")` names the mistake, and `reveal("…")` shows our solution once yours passes.
 #
-# Every number says where it comes from. **Modelled**: counted by the memory model, exact and the same on every machine.
-# **Measured here**: timed or allocated on this machine. **Recorded**: measured on a named GPU and kept in `results/`.
+# Every number says where it comes from:
 #
-# Some cells fail on purpose. They catch the error and print it, so *Run All* always reaches the end. Each chapter closes
-# with an open question that nobody checks.
-
-# %% [markdown]
-# ## The letters
+# | | |
+# |---|---|
+# | **modelled** | counted by the memory model: exact, and the same on every machine |
+# | **measured here** | timed or allocated on this machine |
+# | **recorded** | measured on a named GPU and kept in `results/` |
+#
+# Some cells fail on purpose. They print the error, and *Run All* still reaches the end. Each chapter closes with an open question that nobody checks.
+#
+# *End of sitting 1. Go on with [01 · Naive attention](01_naive_attention.ipynb), or look around below.*
+#
+# ## To look up · Letters and words
+#
+# ### The letters
 #
 # The code uses the letters of the papers, and a letter never changes its meaning.
 #
@@ -322,70 +246,54 @@ Markdown("\n".join(lines))
 # | $Q_i$, $K_j$, $V_j$, $S_{ij}$, $P_{ij}$, $O_i$ | **tiles** | blocks of the above: `i` walks query blocks, `j` key blocks |
 # | $B_r$, $B_c$ | | rows of a query tile, rows of a key tile |
 # | $T_r = \lceil N_q/B_r \rceil$, $T_c = \lceil N_k/B_c \rceil$ | | how many query tiles, key tiles |
-
-# %% [markdown]
-# ## The words
 #
-# You need none of these yet: each is introduced where it is used. Come back when one has slipped your mind.
+# ### The words
+#
+# You need none of these yet: each is introduced where it is used.
 #
 # | word | meaning |
 # |---|---|
-# | arithmetic intensity | floating-point operations for each byte moved; decides whether memory or arithmetic is the limit |
-# | atomic addition | `x += y` in memory that many threads may do at once without losing a term |
-# | autotuning | trying several tile sizes on the machine itself and keeping the fastest |
-# | bandwidth, latency | bytes a second once the stream flows; the time until the first byte is there |
-# | barrier | a line at which the threads of a block wait for one another |
+# | arithmetic intensity | FLOPs for each byte moved: tells whether memory or arithmetic is the limit |
+# | bandwidth, latency | bytes a second; the time until the first byte is there |
+# | barrier | a line at which threads wait for one another |
 # | block (CUDA) | threads that run on one SM and share its shared memory |
 # | causal mask | hides the keys that come after a query |
-# | coalesced | neighbouring threads read neighbouring addresses, so that one transfer serves them all |
-# | divergence | threads of a warp disagree on a branch, and the warp walks through both sides |
+# | coalesced | neighboring threads read neighboring addresses: one transfer serves them all |
+# | divergence | threads of a warp disagree on a branch, and the warp takes both sides in turn |
 # | eager | PyTorch's way to run: each operation is a kernel of its own |
 # | FLOP, TFLOP/s | one floating-point addition or multiplication; 10¹² of them a second |
-# | fused | several operations in one kernel: nothing between them goes through HBM |
-# | grid | all blocks, or all programs, of one launch |
+# | fused | several operations in one kernel, with nothing between them in HBM |
+# | grid | all blocks or programs of a launch |
 # | head | one of several attentions that a layer runs side by side |
-# | HBM | the GPU's large memory (40 to 141 GB), outside the processor chip; `x.cuda()` puts a tensor there |
+# | HBM | the GPU's large memory: 40 GB (A100) to 180 GB (B200) |
 # | kernel | a function that runs on the GPU |
-# | L2 cache | 40 to 60 MB on the chip, shared by all SMs, filled by the hardware without being asked |
-# | lane | one of the 32 places of a warp |
-# | launch | starting a kernel from the CPU |
-# | logsumexp | $\ln \sum_j e^{S_j}$: one number that says all the backward pass needs about a row of scores |
-# | mask | which elements count: those that exist, or those that a query may see |
-# | occupancy | how many of the warps that an SM could hold it does hold |
-# | online softmax | softmax in one pass: maximum and sum are corrected as scores arrive |
-# | pointer, stride | address of a tensor's first number; how far to step for the next row or column |
-# | program (Triton) | what runs on one tile, like a block of CUDA; you write it for tiles and not for threads |
-# | recomputation | making $P$ a second time in the backward pass instead of storing it |
+# | L2 cache | memory on the chip that all SMs share: 40 MB (A100), 50 MB (H100), 126 MB (B200) |
+# | logsumexp | $\ln \sum_j e^{S_j}$ of a row of scores; the backward pass needs it |
+# | occupancy | how many of the warps that fit on an SM are there |
+# | online softmax | softmax in one pass: maximum and sum are updated as scores arrive |
+# | pointer, stride | address of a tensor's first number; the step to the next row or column |
+# | program (Triton) | the work on one tile; like a block of CUDA, but written for tiles |
 # | register | the fastest memory: a few numbers for each thread; 256 KiB on each SM |
-# | rescale | multiply what was summed so far by $e^{m_{\text{old}} - m_{\text{new}}}$ because the maximum has grown |
-# | roofline | a plot of speed against arithmetic intensity, under the two limits of a machine |
+# | rescale | multiply the sum so far by $e^{m_{\text{old}} - m_{\text{new}}}$ because the maximum has grown |
+# | roofline | a plot of speed against arithmetic intensity, under a machine's two limits |
 # | running state | $m$, $l$ and $O$ of the keys seen so far |
-# | SDPA | PyTorch's `scaled_dot_product_attention`, which the course is measured against |
+# | SDPA | PyTorch's `scaled_dot_product_attention` |
 # | shared memory | SRAM on an SM that a block's threads fill and read themselves |
 # | SM | streaming multiprocessor: one of the GPU's 100 or so processors |
 # | spill | registers that did not fit and went to slower memory |
-# | SRAM | fast memory on the chip; in the model, the one place where a program keeps its tiles |
-# | stage | one of several tiles in flight, so that loading the next overlaps with computing on this one |
+# | SRAM | fast memory on the chip; in the model, where a program keeps its tiles |
+# | stage | one of several tiles in flight: the next loads while this one is computed |
 # | tensor core | a unit that multiplies small matrices in one instruction |
-# | TF32 | float32 with its mantissa cut to 10 bits, as tensor cores take it |
-# | thread | one run of a CUDA kernel's lines, with its own number and its own registers |
-# | tile | a block of rows, or of rows and columns, small enough for the chip |
-# | TMA | the unit of a Hopper GPU that copies whole tiles between HBM and shared memory |
+# | thread | one run of a CUDA kernel's lines, with its own number and registers |
+# | TMA | the unit of a Hopper GPU that copies tiles between HBM and shared memory |
 # | warp | 32 threads that take every step together |
-
-# %% [markdown]
-# ## An open question
 #
-# In the cell that overflowed, $N$ queries met $N$ keys. Suppose instead that you may choose: many queries and few keys,
-# or few queries and many keys, as long as everything fits. Which choice makes the most scores for each byte that was
-# loaded? Does the answer change when the tile of $Q$ stays while tiles of $K$ come and go?
+# ### An open question
+#
+# In the cell that overflowed, $N$ queries met $N$ keys. Suppose you may choose: many queries and few keys, or few queries and many keys, as long as everything fits. Which choice makes the most scores for each byte loaded? Does the answer change if the tile of $Q$ stays while tiles of $K$ come and go?
 #
 # ## Sources
 #
-# Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762) · Dao et al. 2022,
-# [FlashAttention](https://arxiv.org/abs/2205.14135) · Dao 2023,
-# [FlashAttention-2](https://arxiv.org/abs/2307.08691) · NVIDIA,
-# [CUDA C++ Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/), compute capabilities (shared
-# memory for one block)
+# Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762) · Dao et al. 2022, [FlashAttention](https://arxiv.org/abs/2205.14135) · Dao 2023, [FlashAttention-2](https://arxiv.org/abs/2307.08691) · NVIDIA, data sheets of the A100, H100 and B200 (sizes of HBM and L2)
 #
 # **Next:** [01 · Naive attention](01_naive_attention.ipynb) takes the three lines apart, operation by operation.

@@ -32,7 +32,7 @@ import statistics
 import torch
 
 from flashlab import cost, ladder
-from flashlab.kernels import fa2, fa2_exp2, fa2_persistent, fa2_pipelined, fa2_split, fa2_tma, fa2_tma_backward, tuning
+from flashlab.kernels import fa2, fa2_exp2, fa2_pipelined, fa2_split, fa2_tma, fa2_tma_backward, tuning
 from flashlab.kernels.launch import best_tiles
 from flashlab.operator import pick
 from flashlab_course import bench, figures
@@ -482,9 +482,9 @@ for name, given in {"contiguous": Q, "every second column": meta(1, 16, 4096, 25
 # **Takeaway.** Copies by a unit of their own free registers and instructions. Whether that saves time, only a measurement tells; for chapter 09b's matrix product it did not.
 
 # %% [markdown]
-# ### Persistent programs
+# ### Long blocks first
 #
-# Causal query blocks differ in length, from 2 to 64 tiles here. If an SM gets a long block last, all others wait for it. A *persistent* kernel starts only as many programs as run at the same time; each one takes block after block from a list.
+# Causal query blocks differ in length, from 2 to 64 tiles here. If an SM gets a long block last, all others wait for it. An ordinary grid gives the next block to the SM that is free first. A *persistent* kernel starts only as many programs as run at the same time, and each of them takes block after block: from a fixed list, where of $P$ programs program $p$ takes the blocks $p$, $p + P$, $p + 2P$, …, or from a counter that all programs share.
 #
 # **Predict.** Four blocks of 2, 4, 6 and 8 tiles, and two SMs. When is the last block done? In the fixed list, SM 0 takes the first and third entry, SM 1 the second and fourth.
 
@@ -514,16 +514,7 @@ figures.bars(lost, f"Longest first: a fixed list costs {lost['longest first, fix
              "Modelled: 64 heads of 32 causal blocks, 2 to 64 tiles long, on 132 SMs with a program each.", "% longer than at best")
 
 # %% [markdown]
-# The next rung has a fixed list: of $P$ programs, program $p$ takes the blocks $p$, $p + P$, $p + 2P$, …
-
-# %%
-print(changes(fa2_tma.KERNEL, fa2_persistent.KERNEL))
-
-# %%
-figures.gain_of_rung(forward, "fa2_persistent_forward")
-
-# %% [markdown]
-# This is no improvement. In a list sorted from long to short, the first program gets the longest block of every round. An ordinary grid gives the next block to the SM that is free. `ladder.py` marks this rung as a `detour`, and the next rung is compared with the one before it. At $d = 64$ with a mask it loses far more than the list explains; we do not know why.
+# In a list sorted from long to short, the first program gets the longest block of every round: that is what a fixed list loses. Chapter 12b builds a persistent kernel with a counter and measures both.
 #
 # **Takeaway.** Do long blocks first and short ones last, and assign them dynamically.
 
