@@ -62,8 +62,6 @@ CHAPTERS = [
             gpu_adds="live plots instead of recorded ones"),
 ]
 
-CORE = ("00", "01", "02", "03", "04", "05", "06", "09", "10")      # the way to a Triton kernel of one's own
-
 
 def after(number):
     """A link to the chapter after that number, with what it builds."""

@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 import front  # noqa: E402    beside this file; it imports flashlab, which is above it
 import pages  # noqa: E402
 
-from flashlab_course.chapters import CHAPTERS, CORE  # noqa: E402
+from flashlab_course.chapters import CHAPTERS  # noqa: E402
 from flashlab_course.check import form, stubs  # noqa: E402
 
 FENCE = "`" * 8
@@ -84,7 +84,7 @@ def front_pages(source, chapters, names):
     recordings = list(front.playground())
     mistakes = sum(len(form.exercise(name).mistakes) for name in form.names())
     row = lambda one: f"- [](chapters/{Path(one.path).name}): {one.builds}"
-    core, further = ("\n".join(row(one) for one in chapters.values() if (one.number in CORE) == is_core)
+    core, further = ("\n".join(row(one) for one in chapters.values() if (one.core_minutes > 0) == is_core)
                      for is_core in (True, False))
     words = "the inner loop of FlashAttention-2"
     known = {
