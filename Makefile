@@ -16,11 +16,11 @@ ONE_THREAD = env OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
 # $(call timed,name,command): run it, say how long it took.
 timed = start=$$(date +%s); $(2) || exit $$?; echo "[make] $(1): $$(($$(date +%s) - start)) s"
 
-.PHONY: help lab update check test test-all house notebooks exercises figures bench
+.PHONY: help lab update check test test-all house notebooks exercises figures bench site browser-test
 .DEFAULT_GOAL = help
 
 help:       ## this list
-	@sed -n 's/^\([a-z-]*\): .*## /  make \1	/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\): .*## /  make \1	/p' Makefile | expand -t 20
 
 lab: $(INSTALLED)       ## JupyterLab on the first chapter, in my/: your own copies; LAB_ARGS="--no-browser" passes arguments on
 	@$(PY) -m flashlab_course.workspace
@@ -35,7 +35,7 @@ check: $(INSTALLED)     ## your exercises: those begun are checked, with your pr
 	@$(PY) -m flashlab check $(CHECK_ARGS) || [ $$? -eq 1 ]
 
 test: $(INSTALLED)      ## everything CI runs: ruff, unit tests, every notebook from the top
-	@$(call timed,ruff,$(PY) -m ruff check flashlab flashlab_course notebooks/src notebooks/build.py solutions tests)
+	@$(call timed,ruff,$(PY) -m ruff check flashlab flashlab_course notebooks/src notebooks/build.py solutions site tests)
 	@$(call timed,unit tests,$(ONE_THREAD) $(PY) -m pytest -n auto --dist loadfile --sample)
 	@$(call timed,notebooks,$(PY) notebooks/build.py --check)
 
@@ -56,6 +56,18 @@ figures: $(INSTALLED)   ## redraw the pictures
 
 bench: $(INSTALLED)     ## measure the ladder on this GPU; BENCH_ARGS passes arguments on
 	$(PY) -m flashlab bench $(BENCH_ARGS)
+
+site: $(VENV)/.site      ## the course as pages: build/site/html, from notebooks/*.ipynb as they are
+	@$(ONE_THREAD) $(PY) site/build.py
+
+browser-test: site      ## every page in a browser, at the width of a laptop and of a phone
+	@$(PY) -m pip install -q -r site/browser.txt
+	@$(call timed,browser,$(PY) -m pytest -q tests/browser)
+
+# Sphinx, a theme, MathJax: for those who publish the pages, and so no part of the installation of a learner.
+$(VENV)/.site: site/requirements.txt $(INSTALLED)
+	@$(call timed,install,$(PY) -m pip install -q -r site/requirements.txt)
+	@touch $@
 
 # The stamp is written last: an install that broke off is tried again, a finished one never.
 $(INSTALLED): requirements.txt pyproject.toml
