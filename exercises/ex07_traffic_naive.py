@@ -1,6 +1,6 @@
 """ex07_traffic_naive · predict the traffic of naive attention
 
-Chapter 07 · difficulty 2 of 5 · 15 minutes
+Chapter 07 · difficulty 2 of 5 · 10 minutes
 
 How many elements does naive attention move? Each PyTorch operation is a kernel of its own: it reads its operands from
 HBM and writes its result back. These are the four operations, for one head without a mask:

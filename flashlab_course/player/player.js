@@ -80,7 +80,7 @@
     unit.addEventListener("change", () => { if (timer !== null) turn(true); });
     stage.addEventListener("keydown", (event) => {
       const tag = event.target.tagName, act = keys[event.key];
-      if (!act || event.ctrlKey || event.metaKey || event.altKey || tag === "SELECT" || (tag === "BUTTON" && event.key === " ")) return;
+      if (!act || event.ctrlKey || event.metaKey || event.altKey || tag === "SELECT" || (event.key === " " && event.target.matches("button, [type=checkbox]"))) return;
       event.preventDefault();
       event.stopPropagation();
       acts[act](event);
