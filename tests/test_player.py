@@ -18,7 +18,7 @@ from flashlab.rungs.fa1 import fa1_forward
 from flashlab.rungs.fa2 import fa2_forward
 from flashlab.rungs.naive import naive_forward
 from flashlab.triton_mode import interpreted
-from flashlab_course.player import lines, play, record, record_kernel, recording
+from flashlab_course.player import lines, play, play_traffic, record, record_kernel, recording
 
 ON_MEMORY = [r for r in RUNGS + BACKWARD_RUNGS + DECODING_RUNGS if not r.heads]
 inf = float("inf")
@@ -38,7 +38,7 @@ def arguments(rung):
     tiles = {"B_r": 4, "B_c": 4} if rung.tiled else {}
     if rung in RUNGS + DECODING_RUNGS:
         return (Q, K, V), tiles
-    O, L = naive_forward(Q, K, V)
+    O, L = naive_forward(Q, K, V, return_lse=True)
     dO = normal(8, 4, seed=3)
     if rung.name == "fa1_backward":
         O, l, m = fa1_forward(Q, K, V, return_lm=True, **tiles)
@@ -314,6 +314,31 @@ def test_lanes_share_a_clock_of_bytes():
     moved = [[scene.moved[step] for scene, step in zip(player.scenes, tick, strict=True)] for tick in player.ticks]
     running = [(a, b) for a, b in moved if b < lanes[1].read + lanes[1].written]
     assert max(abs(a - b) for a, b in running) <= 12 * 4 * 4, "never further apart than the largest move, O set to zero"
+
+
+@pytest.mark.parametrize("call, formula", [
+    (lambda Q, K, V: record(naive_forward, Q, K, V),
+     {"Q": (192, 0), "K": (192, 0), "V": (192, 0), "S": (1152, 1152), "P": (576, 576), "O": (0, 192)}),
+    (lambda Q, K, V: record(fa1_forward, Q, K, V, B_r=4, B_c=5, sram_bytes=2 * KiB),
+     {"Q": (576, 0), "K": (192, 0), "V": (192, 0), "O": (576, 768), "l": (144, 192), "m": (144, 192), "L": (0, 48)}),
+    (lambda Q, K, V: record(fa2_forward, Q, K, V, B_r=5, B_c=4, sram_bytes=2 * KiB),
+     {"Q": (192, 0), "K": (576, 0), "V": (576, 0), "O": (0, 192), "L": (0, 48)}),
+], ids=["naive", "fa1", "fa2"])
+def test_traffic_fills_up_to_the_formula_of_each_tensor(call, formula):
+    """Fails if a move is given to another tensor, or an operation outside kernels to none."""
+    run = call(*toy())
+    scene, = play_traffic((run, formula)).scenes
+    bars = [item for item in scene.items if item.look in ("read", "written")]
+    boxes = [item for item in scene.items if item.look == "formula"]
+    assert [bar.w[-1] for bar in bars] == pytest.approx([box.w for box in boxes], abs=0.1)
+    assert sum(map(sum, formula.values())) == scene.moved[-1] == run.read + run.written
+    assert all(bar.w == sorted(bar.w) for bar in bars)
+
+
+def test_the_narration_says_how_often_a_part_has_moved():
+    scene, = play_traffic((record(fa2_forward, *toy(), B_r=4, B_c=4, sram_bytes=KiB), {"K": (576, 0)})).scenes
+    said = next(item.text for item in scene.items if item.kind == "status")
+    assert said[0] == "Q[0:4] is loaded: the only time." and "K[4:8] is loaded: time 2 of 3." in said
 
 
 @pytest.mark.parametrize("make, said", [

@@ -9,18 +9,18 @@
 # %% [markdown]
 # # 07 · Counting HBM traffic
 #
-# **You will be able to** write down how many bytes naive attention, FA1 and FA2 move, say which tiles are too small to pay, derive the paper's bound, and explain why a real GPU moves fewer bytes than the count.
+# **You will be able to** count the bytes that naive attention, FA1 and FA2 move, say which tiles are too small to pay, and explain why a real GPU moves fewer.
 #
-# **You need** chapters 01, 05 and 06 · **further:** sittings 1 and 2, 45 and 35 minutes · **runs on** CPU; the counters of sitting 2 were recorded on an H100
+# **You need** chapters 01, 05 and 06 · **further:** sitting 1, 45 minutes, and sitting 2, 20 minutes · **runs on** CPU; the counters of sitting 2 were recorded on an H100
 #
-# Papers say how the traffic grows. Here $M$ is the size of the SRAM in elements:
+# Papers say how the traffic grows; $M$ is the size of the SRAM in elements:
 #
 # | | FLOPs | extra memory | HBM accesses |
 # |---|---|---|---|
 # | naive | $O(N^2 d)$ | $O(N^2)$ | $O(Nd + N^2)$ |
 # | FlashAttention | $O(N^2 d)$ | $O(N)$ | $O(N^2 d^2/M)$ |
 #
-# This table hides the constants. First you count every byte, then you derive the last entry yourself.
+# First you count every byte, constants included. Then you derive the last entry.
 
 # %%
 import flashlab  # first: it tells Triton where to run
@@ -44,9 +44,9 @@ _ = torch.manual_seed(0)
 #
 # ### Count every byte
 #
-# Count the elements that one head reads and writes in the forward pass, without a mask. A query block has at most $B_r$ rows and a key block at most $B_c$, so there are $T_r = \lceil N_q/B_r \rceil$ query blocks and $T_c = \lceil N_k/B_c \rceil$ key blocks. The checker compares your formula with what the memory model counts.
+# Count the elements that one head reads and writes in the forward pass, without a mask. There are $T_r = \lceil N_q/B_r \rceil$ query blocks and $T_c = \lceil N_k/B_c \rceil$ key blocks. The checker compares your formula with the memory model.
 #
-# **Your turn: naive** ([exercises/ex07_traffic_naive.py](../exercises/ex07_traffic_naive.py), 10 minutes). There are four operations, and each is a kernel of its own.
+# **Your turn: naive** ([exercises/ex07_traffic_naive.py](../exercises/ex07_traffic_naive.py), 10 minutes). Four operations, each a kernel of its own.
 
 # %%
 check("ex07_traffic_naive")
@@ -75,7 +75,7 @@ reveal("ex07_traffic_fa2")
 # %% [markdown]
 # ### Watch the traffic fill up
 #
-# *This answers the exercises above.* Here are the formulas, tensor by tensor: bytes read, then bytes written. A dashed box shows each of them. The bars show what a run has moved so far.
+# *This answers the exercises above.* Here are the formulas, tensor by tensor, in bytes read and written. Each is a dashed box, and a run fills it.
 
 # %%
 N, d, B = 16, 4, 4
@@ -91,7 +91,7 @@ play_traffic((record(naive_forward, q, k, v), of_naive), (record(fa1_forward, q,
              (record(fa2_forward, q, k, v, **toy), of_fa2))
 
 # %% [markdown]
-# Every bar ends where its box ends. Follow $Q$ and $O$ in FA1, then $K$ and $V$ in FA2: these are loaded once for each of the $T$ blocks. What are the parts of $S$ and $P$ that FA1 and FA2 move? There are none.
+# Every bar ends where its box ends. FA1 loads $Q$ and $O$ once for each key block, FA2 loads $K$ and $V$ once for each query block. Neither moves $S$ or $P$.
 #
 # ### Traffic against N
 #
@@ -101,7 +101,7 @@ play_traffic((record(naive_forward, q, k, v), of_naive), (record(fa1_forward, q,
 my_share = None     # 1 for equally many
 
 # %% [markdown]
-# **Run and compare.** The picture has larger tiles, as many rows as the model's SRAM can hold. Your own FA1 and FA2 join in once they pass.
+# **Run and compare.** In the picture the tiles fill the model's SRAM. Your own FA1 and FA2 join in once they pass.
 
 # %%
 fa2_cost, naive_cost = cost.fa2_forward(65536, 65536, 64, B_r=64, B_c=64), cost.naive_forward(65536, 65536, 64)
@@ -114,13 +114,11 @@ figures.traffic_against(sweeps.over_N(Ns, d=64) + yours.over_N(Ns))
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# FA2 reads $K$ and $V$ once for each of the $N/B_r$ query blocks: $2N^2d/B_r = 2N^2$ elements. Naive attention moves $S$ four times and $P$ twice: $6N^2$ elements. The share is a third.
-#
-# Both lines end with a slope of 2. Exact attention still looks at every pair of tokens.
+# FA2 reads $K$ and $V$ for each of the $N/B_r$ query blocks: $2N^2d/B_r = 2N^2$ elements. Naive attention moves $S$ four times and $P$ twice: $6N^2$ elements.
 #
 # </details>
 #
-# **Takeaway.** FlashAttention's traffic is quadratic, too. It is divided by the tile size.
+# **Takeaway.** FlashAttention's traffic is quadratic, too, but divided by the tile size.
 #
 # *End of sitting 1. To continue later, run the notebook from the top.*
 #
@@ -128,13 +126,13 @@ figures.traffic_against(sweeps.over_N(Ns, d=64) + yours.over_N(Ns))
 #
 # ### Which tiles pay?
 #
-# Short query blocks are expensive, because each of them reads all of $K$ and $V$. For large $N$ FA2 moves $2N^2d/B_r$ elements and naive attention $6N^2$. **Predict** the height $B_r$ at which both move equally many.
+# Every query block reads all of $K$ and $V$: $2N^2d/B_r$ elements, against naive attention's $6N^2$. **Predict** the height $B_r$ at which both are equal.
 
 # %%
 my_heights = {64: None, 128: None}     # by d
 
 # %% [markdown]
-# **Run and compare.** The picture counts at $N = 512$. A tile pays where its line is below the dashed one.
+# **Run and compare.** A tile pays where its line is below the dashed one.
 
 # %%
 def break_even(d, N=65536):
@@ -143,9 +141,9 @@ def break_even(d, N=65536):
 
 said = compare("height at which tiles begin to pay, by d", my_heights, {64: break_even(64), 128: break_even(128)}, reasons={
     10.7: "K and V are both read: 2d numbers for each key.", 21.3: "That is the height for d = 64, or for K without V."})
-points = [p for d in (64, 128) for p in sweeps.over_heights(512, d, [8, 16, 32, 64, 128], B_c=512)]
+points = [p for d in (64, 128) for p in sweeps.over_heights(2048, d, [8, 16, 32, 64, 128], B_c=512)]
 shares = {f"d = {d}": {p["B"]: p["measured"] / p["naive"] for p in points if p["d"] == d} for d in (64, 128)}
-figures.curves(shares, "The taller FA2's query tiles, the fewer bytes it moves", "Modelled: counted by flashlab.memory, N = 512.",
+figures.curves(shares, "The taller FA2's query tiles, the fewer bytes it moves", "Modelled: counted by flashlab.memory, N = 2048.",
                "height B_r of FA2's query tiles", "share of naive attention's bytes", log="xy", ceilings={"naive": 1})
 
 # %% [markdown]
@@ -157,19 +155,17 @@ figures.curves(shares, "The taller FA2's query tiles, the fewer bytes it moves",
 #
 # ### From the tile to the paper's bound
 #
-# The SRAM limits the tile. Suppose that its $M$ elements hold four strips of $B$ rows and $d$ columns, $Q_i$, $K_j$, $V_j$ and $O_i$, and nothing else. Then $B = M/4d$, and $K$ and $V$ cost
+# Suppose that the SRAM's $M$ elements hold four strips of $B$ rows, $Q_i$, $K_j$, $V_j$ and $O_i$, and nothing else. Then $B = M/4d$, and $K$ and $V$ cost
 #
 # $$2N^2\frac{d}{B} = 8\,\frac{N^2d^2}{M} = \Theta\!\left(\frac{N^2d^2}{M}\right).$$
 #
-# That is the last entry of the table. Up to constants it is less than $N^2$ if $d^2 < M$.
-#
-# Constants decide in practice. **Predict** how much SRAM one program needs at $d = 256$, in 16 bits, before $8N^2d^2/M$ is less than naive attention's $6N^2$.
+# That is the last entry of the table. Up to constants it is less than $N^2$ if $d^2 < M$. **Predict** with the constants: how much SRAM does a program need at $d = 256$, in 16 bits, before $8N^2d^2/M$ is less than $6N^2$?
 
 # %%
 my_sram = None     # KiB
 
 # %% [markdown]
-# **Run and compare.** The picture has $d = 128$ and float32. Our tiles also leave room for $S_{ij}$ and $P_{ij}$.
+# **Run and compare.** The picture has $d = 128$ and float32; its tiles leave room for $S_{ij}$, too.
 
 # %%
 said = compare("SRAM that a head of 256 needs", my_sram, unit="KiB", reasons={
@@ -187,17 +183,17 @@ figures.traffic_against(points_by_sram, "sram_bytes", walls={"M = d²": 4 * 128*
 # |---|---|---|---|
 # | SRAM | 11 KiB | 43 KiB | 171 KiB |
 #
-# The last is more than a program gets on an A100 ([chapter 02](02_gpu_and_memory.ipynb)), and $S_{ij}$ is not in it yet.
+# The last is more than a program gets on an A100 ([chapter 02](02_gpu_and_memory.ipynb)).
 #
 # </details>
 #
-# **Takeaway.** FlashAttention works because $d^2 < M$ for heads of 64 and 128. Larger heads are hard.
+# **Takeaway.** FlashAttention pays if $d^2 < M$. Heads of 64 and 128 are easy, larger ones are hard.
 #
-# **Could anything move less?** The paper's Proposition 3 says: no exact algorithm needs $o(N^2d^2/M)$ accesses *for all* $M$ from $d$ to $Nd$. It may need fewer for some. [Saha and Ye](https://arxiv.org/abs/2402.07443) settled the rest: for $M \ge d^2$ nothing beats FlashAttention by more than a constant; for $M < d^2$ there is a better algorithm.
+# Could anything move less? [Saha and Ye](https://arxiv.org/abs/2402.07443) proved that for $M \ge d^2$ nothing beats FlashAttention by more than a constant. For $M < d^2$ they have a better algorithm.
 #
 # ### FLOPs per byte
 #
-# A GPU that computes $F$ FLOP/s and moves $W$ byte/s stays busy only above $F/W$ FLOPs per byte. For an A100 that is $312/1.5 = 208$ in 16 bits. FA2 does $4N^2d$ FLOPs. **Predict** the tile height at which it does 208 FLOPs for each byte that it moves.
+# An A100 computes 312 TFLOP/s in 16 bits and moves 1.5 TB/s, so its tensor cores need $312/1.5 = 208$ FLOPs for each byte. FA2 does $4N^2d$ FLOPs. **Predict** the tile height at which it reaches 208.
 
 # %%
 my_height = None
@@ -217,15 +213,15 @@ figures.roofline(rows, 1.5, 312, "Modelled for an A100, d = 128, N = 65536, 16 b
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# FA2 moves $2N^2d/B_r$ numbers of two bytes. So $4N^2d$ FLOPs make $B_r$ FLOPs per byte: each key that a tile loads is used by its $B_r$ queries.
+# FA2 moves $2N^2d/B_r$ numbers of two bytes. So $4N^2d$ FLOPs make $B_r$ FLOPs per byte.
 #
 # </details>
 #
-# By this count tiles of 128 rows are too short, yet real kernels keep tensor cores busy with them. Something else must serve most of their loads.
+# By this count tiles of 128 rows are too short, yet real kernels keep tensor cores busy with them.
 #
 # ### Model and hardware
 #
-# It is the L2 cache. The model charges every load to HBM; a GPU answers a repeated load from L2 if the data are still there. An H100's L2 has 50 MB. Take 16 heads with $N = 16384$ and $d = 64$ in bfloat16, and a kernel with $B_r = 128$. (The recorded naive run also computed $L$; the kernels for it are left out here.)
+# The model charges every load to HBM. A GPU serves a repeated load from its L2 cache if the data are still there; an H100's L2 has 50 MB. Take 16 heads, $N = 16384$, $d = 64$, bfloat16 and $B_r = 128$. (The recorded naive run also computed $L$; those launches are left out.)
 
 # %%
 def for_O(row):
@@ -256,7 +252,7 @@ figures.model_vs_counters(counters)
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# $S$ does not fit into L2. All of its crossings reach DRAM, as the model says. $K$ and $V$ of a head do fit: one query block brings $K_j$ and $V_j$ into L2, and the others find them there. So $Q$, $K$, $V$ and $O$ cross DRAM once. (Slightly less was counted: a part of $O$ was still in L2 at the end.)
+# $S$ does not fit into L2, so all of its crossings reach DRAM, as the model says. A head's $K$ and $V$ fit: one query block brings $K_j$ and $V_j$ into L2, the others find them there. So $Q$, $K$, $V$ and $O$ cross DRAM once. (A part of $O$ was still in L2 at the end and is not counted.)
 #
 # </details>
 #
@@ -266,7 +262,7 @@ figures.model_vs_counters(counters)
 #
 # ## An open question
 #
-# Our count is kind to naive attention: $QK^\top$ reads each input once, as if the product had all the SRAM it wants. With square tiles in $M$ elements, a product moves about $2N^2d/\sqrt{M}$ (chapter 04, `cost.block_matmul`). How many bytes does naive attention move then? Is there still a height below which FA2 loses?
+# Our count lets $QK^\top$ read each input once. With square tiles in $M$ elements a product moves about $2N^2d/\sqrt{M}$ (chapter 04, `cost.block_matmul`). Is there then still a height below which FA2 loses?
 #
 # ## Sources
 #
