@@ -26,7 +26,6 @@ KEYS = """<span>Space plays; ← → step, with Shift by tile; Home, End</span>
 <span><b class="stored"></b>stored</span>"""
 CROSSED = '<span><b class="crossed"></b>never visited in this run</span>'
 WRONG = '<span><b class="wrong"></b>the element in question</span>'
-NARRATION = '<label><input type="checkbox" checked> narration</label>'
 CLOCK = "<span>One clock: all have moved about as many bytes.</span>"
 
 
@@ -157,14 +156,14 @@ def _changes(scene):
 
 def _stage(player):
     several = len(player.scenes) > 1
-    crossed, told = (any(getattr(item, key) == value for scene in player.scenes for item in scene.items)
-                     for key, value in (("kind", "stroke"), ("look", "status told")))
+    crossed = any(item.kind == "stroke" for scene in player.scenes for item in scene.items)
+    told = any(item.look == "told" for scene in player.scenes for item in scene.items)
     buttons = "".join(f'<button type="button" class="{name}" data-do="{name}" aria-label="{label}">'
                       f'<svg viewBox="0 0 16 16"><path d="{path}"/></svg></button>'
                       for name, (label, path) in BUTTONS.items())
     bar = (f'{buttons}<input type="range" min="0" value="0" aria-label="Step"><select aria-label="Each step is">'
            f'<option value="line">by line</option><option value="tile"{" selected" * several}>by {player.jump}</option>'
-           f'</select><output></output>{NARRATION * told}')
+           '</select><output></output>' + '<label><input type="checkbox" checked> explain</label>' * told)
     stops = "".join(f'<button type="button" data-to="{tick}">{name}</button>' for tick, name in player.stops)
     look = f'<div class="bar stops" role="group" aria-label="Stop and look">Stop and look: {stops}</div>' * bool(stops)
     return (f'<div class="stage{" several" * several}" tabindex="0" role="group" aria-label="Player: {player.title}" '

@@ -33,6 +33,7 @@
     const find = (selector) => root.querySelector(selector);
     const stage = find(".stage"), slider = find("input"), unit = find("select"), output = find("output");
     const lanes = Array.from(root.querySelectorAll(".lane"), (element, n) => laneOf(element, data.lanes[n]));
+    const explain = find("[type=checkbox]");
     const last = data.ticks.length - 1, stops = root.querySelectorAll("[data-to]");
     let at = data.start, timer = null;
 
@@ -77,10 +78,11 @@
     root.querySelectorAll("[data-do]").forEach((button) => button.addEventListener("click", acts[button.dataset.do]));
     stops.forEach((button) => button.addEventListener("click", () => to(Number(button.dataset.to))));
     slider.addEventListener("input", () => to(Number(slider.value)));
+    explain?.addEventListener("change", () => stage.classList.toggle("quiet", !explain.checked));
     unit.addEventListener("change", () => { if (timer !== null) turn(true); });
     stage.addEventListener("keydown", (event) => {
       const tag = event.target.tagName, act = keys[event.key];
-      if (!act || event.ctrlKey || event.metaKey || event.altKey || tag === "SELECT" || (event.key === " " && event.target.matches("button, [type=checkbox]"))) return;
+      if (!act || event.ctrlKey || event.metaKey || event.altKey || tag === "SELECT" || ((tag === "BUTTON" || event.target === explain) && event.key === " ")) return;
       event.preventDefault();
       event.stopPropagation();
       acts[act](event);

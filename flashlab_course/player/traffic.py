@@ -35,7 +35,7 @@ def _filling(recording, formula, longest, width, height):
             scene.rect(LABEL, top, [round(unit * n, 1) for n in so_far], BAR, look)
             scene.rect(LABEL, top, unit * nbytes, BAR, "formula")
     every, times = Counter(one for parts in moved for one in parts), Counter()
-    scene.add("status", look="status told", text=[_sentence(parts, times, every) for parts in moved])
+    scene.add("status", look="told", text=[_sentence(parts, times, every) for parts in moved])
     return scene
 
 

@@ -141,9 +141,9 @@ def break_even(d, N=65536):
 
 said = compare("height at which tiles begin to pay, by d", my_heights, {64: break_even(64), 128: break_even(128)}, reasons={
     10.7: "K and V are both read: 2d numbers for each key.", 21.3: "That is the height for d = 64, or for K without V."})
-points = [p for d in (64, 128) for p in sweeps.over_heights(2048, d, [8, 16, 32, 64, 128], B_c=512)]
+points = [p for d in (64, 128) for p in sweeps.over_heights(1024, d, [8, 16, 32, 64, 128], B_c=512)]
 shares = {f"d = {d}": {p["B"]: p["measured"] / p["naive"] for p in points if p["d"] == d} for d in (64, 128)}
-figures.curves(shares, "The taller FA2's query tiles, the fewer bytes it moves", "Modelled: counted by flashlab.memory, N = 2048.",
+figures.curves(shares, "The taller FA2's query tiles, the fewer bytes it moves", "Modelled: counted by flashlab.memory, N = 1024.",
                "height B_r of FA2's query tiles", "share of naive attention's bytes", log="xy", ceilings={"naive": 1})
 
 # %% [markdown]
@@ -171,7 +171,8 @@ my_sram = None     # KiB
 said = compare("SRAM that a head of 256 needs", my_sram, unit="KiB", reasons={
     85.3: "That many Ki of elements. Each takes two bytes.", 128: "That is d² elements; the constants 8 and 6 add a third.",
     341: "That is float32. In 16 bits each element takes two bytes."})
-points_by_sram = [p for n in (192, 384, 768, 1536) for p in sweeps.over_N([1024], d=128, sram_bytes=n * KiB)]
+rungs = ["naive_forward", "fa2_forward"]
+points_by_sram = [p for n in (192, 384, 768, 1536) for p in sweeps.over_N([1024], d=128, sram_bytes=n * KiB, rungs=rungs)]
 figures.traffic_against(points_by_sram, "sram_bytes", walls={"M = d²": 4 * 128**2, "M = Nd": 4 * 1024 * 128})
 
 # %% [markdown]
