@@ -2,8 +2,8 @@
 
 Chapter 08 · difficulty 3 of 5 · 15 minutes
 
-The softmax gradient needs D_i = Σ_j P_ij dP_ij for each row. That is a sum over all keys, and a tile has few of them. But
-it is also a sum over d_v columns of two tensors that are already there.
+The softmax gradient needs D_i = Σ_j P_ij dP_ij for each row. That is a sum over all keys, and a tile has few of them.
+It is also a sum over d_v columns of two tensors that are already there.
 
     O (N_q, d_v)   dO (N_q, d_v)   ->   D (N_q,)
 

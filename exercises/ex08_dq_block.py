@@ -14,8 +14,8 @@ With causal, query n sees the keys 0 ... n + N_k − N_q. A query that sees none
 
 Use load and store only; every byte is counted.
 - Read the rows of Q, dO, L and D once, or not at all if none of the queries sees a key.
-- Read a block of K and V once if any query sees a key of it (keys that no query sees may stay out), else not at all. The
-  first block starts at key 0, each has B_c keys, the last may be short.
+- Read a block of K and V once if any query sees a key of it (keys that no query sees may stay out), else not at all.
+  The first block starts at key 0, each has B_c keys, the last may be short.
 - Store dQ[rows] once, also where it is 0; store rounds to dQ's dtype.
 Scores lie between −1000 and 1000. Q, K, V, dO and dQ are float16 or float32, L and D are float32. No size is 0.
 
