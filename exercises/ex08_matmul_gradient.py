@@ -6,8 +6,8 @@ Y = X W. You are given dY, the gradient of the loss with respect to Y. Compute t
 
     X (N, K)   W (K, M)   dY (N, M)   ->   dX (N, K), dW (K, M)
 
-Both are matrix products; loops are allowed. Do not build a Jacobian, which has N·M by N·K numbers, nearly all 0. Tensors
-are float32, and no size is 0.
+Both are matrix products; loops are allowed. Do not build a Jacobian, which has N·M by N·K numbers, nearly all 0.
+Tensors are float32, and no size is 0.
 
 Not allowed: changing the inputs, a Jacobian, autograd and its kernels, the finished function from flashlab or
 solutions/.
