@@ -121,7 +121,7 @@ print(f"diag(p) - p pᵀ is off by {max_error(torch.diag(p_row) - p_row[:, None]
 _ = compare("change of a row's sum", my_column_sum, round(J.sum(0).abs().max().item(), 9), reasons={
     1: "The weights add up to 1 before and after. So the sum does not change."})
 n = int(J.diagonal().argmax())
-figures.matrices({"diag(P) − P Pᵀ": J}, f"Raise score {n}: its own weight gains {J[n, n]:.2f} for each unit, the others lose as much together",
+figures.matrices({"diag(P) − P Pᵀ": J}, f"Raise score {n}: its own weight gains {J[n, n]:.2f} for each unit, every other weight loses",
                  "Definition: the Jacobian of one row's softmax. Blue gains, orange loses.", "score that is raised", "weight that changes",
                  number="{:+.2f}")
 
