@@ -232,7 +232,7 @@ CALLS = {
                         "HBM bytes at N = 128: naive 416 KiB, FA1 77.5 KiB, FA2 48.5 KiB"),
     "model_vs_counters": (lambda: figures.model_vs_counters(counters(), {16384: 72 * 2**28}),
                           "36 GiB for naive attention, 128 MiB for the kernel: 290 times less"),
-    "backward_dataflow": (lambda: figures.backward_dataflow(4096, 64), "Q, K, V, O and L: 4 MiB. One N × N matrix has 64 MiB"),
+    "backward_dataflow": (lambda: figures.backward_dataflow(4096, 64), "and L: 4 MiB. One N × N matrix has 64 MiB"),
     "backward_dataflow: textbook": (lambda: figures.backward_dataflow(4096, 64, flash=False), "are 64 MiB each"),
     "vector_accesses": (lambda: figures.vector_accesses({"wanted": VECTOR, "yours": Touched(problem="it broke")}),
                         "the masks hold back 2 addresses, none lie outside the tensors"),

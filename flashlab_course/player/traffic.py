@@ -26,14 +26,16 @@ def _filling(recording, formula, longest, width, height):
     scene = Scene(recording.title, rung(recording.rung).color, width, height)
     scene.moved = [step.read + step.written for step in steps]
     scene.tiles = [n for n, step in enumerate(steps) if [step.tile] != [one.tile for one in steps[n + 1:n + 2]]]
-    scene.text(0, 12, "small strong", [f"{bytes_text(n)} of {bytes_text(scene.moved[-1])}" for n in scene.moved])
-    for y, (name, says) in zip(range(24, 1000, ROW), formula.items(), strict=False):
+    total = bytes_text(scene.moved[-1])
+    scene.text(0, 12, "small strong", [f"{bytes_text(n)} of {total}" for n in scene.moved])
+    unit, y = (width - LABEL) / longest, 24
+    for name, (read, written) in formula.items():
         scene.text(0, y + 13, "name", name)
-        for top, kind, look, nbytes in ((y, "load", "read", says[0]), (y + BAR + 2, "store", "written", says[1])):
+        for top, kind, look, nbytes in ((y, "load", "read", read), (y + BAR + 2, "store", "written", written)):
             so_far = accumulate(sum(one[-1] for one in parts if one[:2] == (kind, name)) for parts in moved)
-            unit = (width - LABEL) / longest
             scene.rect(LABEL, top, [round(unit * n, 1) for n in so_far], BAR, look)
             scene.rect(LABEL, top, unit * nbytes, BAR, "formula")
+        y += ROW
     every, times = Counter(one for parts in moved for one in parts), Counter()
     scene.add("status", look="told", text=[_sentence(parts, times, every) for parts in moved])
     return scene
@@ -53,4 +55,5 @@ def _sentence(parts, times, every):
     """'K[8:12] is loaded: time 2 of 4.'"""
     times.update(parts)
     which = {one: f"time {times[one]} of {every[one]}" if every[one] > 1 else "the only time" for one in parts}
-    return " ".join(f"{one[1]}{one[2]} is {one[0].rstrip('e')}ed: {when}." for one, when in which.items())
+    sentences = (f"{one[1]}{one[2]} is {one[0].rstrip('e')}ed: {when}." for one, when in which.items())
+    return " ".join(sentences)

@@ -214,15 +214,13 @@ figures.roofline(rows, 1.5, 312, "Modelled for an A100, d = 128, N = 65536, 16 b
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# FA2 moves $2N^2d/B_r$ numbers of two bytes. So $4N^2d$ FLOPs make $B_r$ FLOPs per byte.
+# FA2 moves $2N^2d/B_r$ numbers of two bytes. So $4N^2d$ FLOPs make $B_r$ FLOPs per byte. By this count tiles of 128 rows are too short, yet real kernels keep tensor cores busy with them.
 #
 # </details>
 #
-# By this count tiles of 128 rows are too short, yet real kernels keep tensor cores busy with them.
-#
 # ### Model and hardware
 #
-# The model charges every load to HBM. A GPU serves a repeated load from its L2 cache if the data are still there; an H100's L2 has 50 MB. Take 16 heads, $N = 16384$, $d = 64$, bfloat16 and $B_r = 128$. (The recorded naive run also computed $L$; those launches are left out.)
+# Real kernels do better than this count, which charges every load to HBM. A GPU serves a repeated load from its L2 cache if the data are still there; an H100's L2 has 50 MB. Take 16 heads, $N = 16384$, $d = 64$, bfloat16 and $B_r = 128$. (The recorded naive run also computed $L$; those launches are left out.)
 
 # %%
 def for_O(row):

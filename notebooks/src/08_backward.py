@@ -108,7 +108,7 @@ dP, dV = product_backward(p.detach(), v.detach(), do)
 print(f"dP off by {max_error(dP, p.grad):.0e}, dV off by {max_error(dV, v.grad):.0e}")
 
 # %% [markdown]
-# **Step 2: through the softmax.** Rows do not mix, so look at one row. Its Jacobian is $\partial P_k/\partial S_j = P_k(\delta_{jk} - P_j)$, where $\delta_{jk}$ is 1 for $j = k$ and 0 otherwise. Raise one score a little. **Predict** how fast the *sum* of the row's weights changes, in units of that score's change.
+# **Step 2: through the softmax.** Rows do not mix, so look at one row. Its Jacobian is $\partial P_k/\partial S_j = P_k(\delta_{jk} - P_j)$, where $\delta_{jk}$ is 1 for $j = k$ and 0 otherwise. Raise one score by a small amount $h$. **Predict** the change of the *sum* of the row's weights, divided by $h$.
 
 # %%
 my_column_sum = None
@@ -528,7 +528,7 @@ except RuntimeError as error:
     print(str(error).splitlines()[0].rstrip(","))
 
 # %% [markdown]
-# A class like `Cube` is differentiable once. A second derivative is wrong without a word, if the gradient that arrives is a constant. Our operator refuses instead:
+# A class like `Cube` is differentiable once. If the gradient that arrives is a constant, autograd takes $dx$ for a constant, too, and a second derivative is wrong without an error. Our operator refuses:
 
 # %%
 dQ, = torch.autograd.grad(operator(*few).sum(), few[0], create_graph=True)
