@@ -4,19 +4,20 @@ from collections import Counter
 from itertools import accumulate, pairwise
 
 from flashlab.ladder import rung
-from flashlab_course.player.page import SCALES, WIDEST, Player
+from flashlab_course.player.page import WIDEST, Player
 from flashlab_course.player.recording import Step
 from flashlab_course.player.scene import Scene, bytes_text
 
 LABEL, ROW, BAR = 24, 26, 8            # pixels: a tensor's name, from one tensor to the next, the height of a bar
-KEYS = """<span>Space plays; ← → step, with Shift by tile; Home, End</span><span><b class="moving"></b>read</span>
+KEYS = """<span>Space plays; ← → step, with Shift by tile; Home, End</span>
+<span><b style="background: color-mix(in srgb, var(--ink) 72%, var(--paper))"></b>read</span>
 <span><b class="stored"></b>written</span><span><b style="border-style: dashed"></b>what the formula says</span>"""
 
 
 def play_traffic(*runs):
     """A Player of (recording, formula) pairs side by side. formula: {name of a tensor: (bytes read, bytes written)}"""
     longest = max(nbytes for _, formula in runs for says in formula.values() for nbytes in says)
-    size = WIDEST * SCALES[min(len(runs), 3) - 1], 24 + ROW * max(len(formula) for _, formula in runs)
+    size = min(WIDEST, 670 / len(runs)), 24 + ROW * max(len(formula) for _, formula in runs)
     return Player([_filling(*run, longest, *size) for run in runs], keys=KEYS)
 
 
