@@ -141,7 +141,7 @@ def break_even(d, N=65536):
 
 said = compare("height at which tiles begin to pay, by d", my_heights, {64: break_even(64), 128: break_even(128)}, reasons={
     10.7: "K and V are both read: 2d numbers for each key.", 21.3: "That is the height for d = 64, or for K without V."})
-points = [p for d in (64, 128) for p in sweeps.over_heights(1024, d, [8, 16, 32, 64, 128], B_c=512)]
+points = [p for d in (64, 128) for p in sweeps.over_heights(1024, d, [16, 32, 64, 128], B_c=512)]
 shares = {f"d = {d}": {p["B"]: p["measured"] / p["naive"] for p in points if p["d"] == d} for d in (64, 128)}
 figures.curves(shares, "The taller FA2's query tiles, the fewer bytes it moves", "Modelled: counted by flashlab.memory, N = 1024.",
                "height B_r of FA2's query tiles", "share of naive attention's bytes", log="xy", ceilings={"naive": 1})
@@ -245,7 +245,7 @@ my_dram = {"naive": None, "kernel": None}     # GB
 recorded = {row["implementation"]: row["dram_read"] + row["dram_written"] for row in counters["rows"] if row["N"] == 16384}
 dram = {"naive": recorded["naive_forward"] / 1e9, "kernel": recorded["fa2_triton_forward"] / 1e9}
 said = compare("DRAM bytes at N = 16384", my_dram, dram, "GB", reasons={
-    8.66: "That is what the programs ask for. L2 answers most of it.", 8.6: "That is S once. It crosses DRAM at every operation."})
+    8.66: "That is what the kernel's programs ask for. L2 answers most of it."})
 figures.model_vs_counters(counters)
 
 # %% [markdown]
