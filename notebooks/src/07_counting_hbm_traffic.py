@@ -169,7 +169,7 @@ my_sram = None     # KiB
 
 # %%
 said = compare("SRAM that a head of 256 needs", my_sram, unit="KiB", reasons={
-    85.3: "That many Ki of elements. Each takes two bytes.", 128: "That is d² elements; the constants 8 and 6 add a third.",
+    85.3: "That many Ki of elements. Each takes two bytes.", 128: "That is d² elements. Mind the constants.",
     341: "That is float32. In 16 bits each element takes two bytes."})
 rungs = ["naive_forward", "fa2_forward"]
 points_by_sram = [p for n in (192, 384, 768, 1536) for p in sweeps.over_N([1024], d=128, sram_bytes=n * KiB, rungs=rungs)]

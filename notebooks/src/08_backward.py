@@ -119,7 +119,7 @@ J = torch.autograd.functional.jacobian(lambda s: torch.softmax(s, dim=0), row)
 p_row = torch.softmax(row, dim=0)
 print(f"diag(p) - p pᵀ is off by {max_error(torch.diag(p_row) - p_row[:, None] * p_row, J):.0e}")
 _ = compare("change of a row's sum", my_column_sum, round(J.sum(0).abs().max().item(), 9), reasons={
-    1: "The weights add up to 1 before and after. So the sum does not change."})
+    1: "What do the weights of a row add up to, before and after?"})
 n = int(J.diagonal().argmax())
 figures.matrices({"diag(P) − P Pᵀ": J}, f"Raise score {n}: its own weight gains {J[n, n]:.2f} for each unit, every other weight loses",
                  "Definition: the Jacobian of one row's softmax. Blue gains, orange loses.", "score that is raised", "weight that changes",
@@ -205,7 +205,7 @@ for f in (keep_P, recompute):
     products[f.__name__] = mem.matmul_flops / 2 / N / N / d
 print("modelled, products of N x N x d:", products)
 _ = compare("extra products of recomputing", my_extra, 100 * (products["recompute"] / products["keep_P"] - 1), "%", reasons={
-    25: "One more than the backward's four; but the forward has two, too.", 14.3: "Compare with the six of the run that keeps P."})
+    25: "The forward pass has products, too.", 14.3: "Compare with the six of the run that keeps P."})
 
 # %% [markdown]
 # And the memory?
@@ -337,7 +337,7 @@ moved = mem1.read + mem1.written
 print("modelled = formula:", moved == cost.fa1_backward(N, N, d, B_r=48, B_c=48).traffic)
 _ = compare("dQ's share of FA1's backward", my_dQ_share,
             sum(event.read + event.written for event in mem1.log if event.name in ("dQ", "zeros")) / moved,
-            reasons={0.2: "dQ_i is loaded and stored.", 0.25: "dQ_i is stored, too: two of five tiles.", 0.5: "Q_i, O_i and dO_i are loaded, too."})
+            reasons={0.2: "dQ_i is loaded and stored.", 0.25: "dQ_i is stored, too.", 0.5: "Q_i, O_i and dO_i are loaded, too."})
 
 # %% [markdown]
 # **Watch it**, in small. Follow $dQ$, which moves at every step, and $dK$ and $dV$, which leave the chip once.
@@ -454,7 +454,7 @@ for f in (fa2_backward, fa2_backward_two_pass):
 one, two = (runs[name].read + runs[name].written for name in ("fa2_backward", "fa2_backward_two_pass"))
 truth = {"products": runs["fa2_backward_two_pass"].matmul_flops / 2 / N / N / d, "fewer bytes": "two passes" if two < one else "one kernel"}
 _ = compare("backward in two passes", my_passes, truth, reasons={
-    10: "Only S and dP are computed twice.", 6: "S and dP are both computed twice.", "one kernel": "dQ_i moves twice, at four bytes a number."})
+    10: "Only S and dP are computed twice.", 6: "S and dP are both computed twice."})
 figures.traffic_by_tensor({name: mem.log for name, mem in runs.items()}, ["dQ"], eager="dQ")
 
 # %% [markdown]
