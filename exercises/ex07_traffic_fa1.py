@@ -1,6 +1,6 @@
 """ex07_traffic_fa1 · predict the traffic of FlashAttention-1
 
-Chapter 07 · difficulty 3 of 5 · 20 minutes
+Chapter 07 · difficulty 3 of 5 · 15 minutes
 
 How many elements does FA1 move? Key blocks outside, query blocks inside:
 

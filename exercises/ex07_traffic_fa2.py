@@ -1,6 +1,6 @@
 """ex07_traffic_fa2 · predict the traffic of FlashAttention-2
 
-Chapter 07 · difficulty 3 of 5 · 20 minutes
+Chapter 07 · difficulty 3 of 5 · 10 minutes
 
 How many elements does FA2 move, without a mask? Query blocks outside, key blocks inside:
 

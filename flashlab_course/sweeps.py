@@ -24,12 +24,6 @@ def over_N(Ns, d=64, sram_bytes=A100_SRAM, rungs=None):
     return [_point(name, QKV, B, sram_bytes) for QKV in (_inputs(N, d) for N in Ns) for name in names]
 
 
-def over_tiles(N, d, sizes, sram_bytes=A100_SRAM):
-    """Each tiled rung with B_r = B_c = B for each size."""
-    QKV = _inputs(N, d)
-    return [_point(name, QKV, B, sram_bytes) for name in tiled_rungs() for B in sizes]
-
-
 def over_heights(N, d, heights, B_c=256):
     """FA2 with query tiles of each height. These points also know `naive`, the bytes that naive attention moves.
 

@@ -1,13 +1,13 @@
 """ex07_traffic_naive · predict the traffic of naive attention
 
-Chapter 07 · difficulty 2 of 5 · 15 minutes
+Chapter 07 · difficulty 2 of 5 · 10 minutes
 
 How many elements does naive attention move? Each PyTorch operation is a kernel of its own: it reads its operands from
 HBM and writes its result back. These are the four operations, for one head without a mask:
 
     S = Q Kᵀ        S = S · scale        P = softmax(S)        O = P V
 
-    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   S, P (N_q, N_k)   O (N_q, d_v)   L (N_q,)
+    Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   S, P (N_q, N_k)   O (N_q, d_v)
 
 Your formula is held against the memory model, which counts what flashlab.rungs.naive.naive_forward moves, at sizes you
 have not seen. No size is 0.

@@ -1,21 +1,21 @@
 """ex08_D · D without P
 
-Chapter 08 · difficulty 3 of 5 · 20 minutes
+Chapter 08 · difficulty 3 of 5 · 15 minutes
 
-The softmax gradient needs D_i = Σ_j P_ij dP_ij for each row: a sum over all keys, but a tile shows only a few. The same
-number is also a sum over the d_v columns, of two things that are there already.
+The softmax gradient needs D_i = Σ_j P_ij dP_ij for each row. That is a sum over all keys, and a tile has few of them.
+It is also a sum over d_v columns of two tensors that are already there.
 
     O (N_q, d_v)   dO (N_q, d_v)   ->   D (N_q,)
 
-Here O = P V, and dP = dO Vᵀ is the gradient of P. Neither P nor V is at hand.
-Write one program of that kernel: it is called once for each block of queries, with the slice `rows`, and fills D[rows].
-HBM is touched through load and store only, and each byte is counted: O and dO are read once, D is written once.
-O and dO are float16, bfloat16 or float32, D is float32. No size is 0.
+Here O = P V, and dP = dO Vᵀ is the gradient of P. You get neither P nor V.
+Write one program of the kernel. It is called once for each block of queries, with the slice `rows`, and fills D[rows].
+Use load and store only; every byte is counted: read O and dO once, write D once. O and dO are float16, bfloat16 or
+float32, D is float32. No size is 0.
 
 Not allowed: changing the inputs, rows of other blocks, a second load, the finished function from flashlab or
 solutions/.
 
-Hint: dP_ij is a sum over columns. Put it into the sum over j, and let the two sums change places.
+Hint: dP_ij is a sum over columns. Put it into the sum over j, and swap the two sums.
 """
 
 import torch

@@ -1,18 +1,18 @@
 """ex08_autograd_function · telling autograd about it
 
-Chapter 08 · difficulty 3 of 5 · 20 minutes
+Chapter 08 · difficulty 3 of 5 · 15 minutes
 
-torch.autograd.Function ties a forward to a backward of your own. fa2_forward and fa2_backward are there; what is
-missing is who keeps what in between, and who gets which gradient.
+torch.autograd.Function connects a forward pass with a backward pass of your own. fa2_forward and fa2_backward are
+there. Decide what to save between them and which gradients to return.
 
     forward:    O, L = fa2_forward(Q, K, V, causal=..., scale=...)                            returns O
     backward:   dQ, dK, dV = fa2_backward(Q, K, V, O, dO, L, causal=..., scale=...)
 
-- Tensors are kept with ctx.save_for_backward(...) and come back as ctx.saved_tensors: autograd then sees it if one of
-  them is changed in between. No tensor is kept on ctx itself, other values are.
-- backward returns one gradient for each argument of forward, in their order, and None for what has none; for a tensor
-  that needs none (ctx.needs_input_grad) it may be None too.
-- Nothing of size N_q by N_k is kept.
+- Save tensors with ctx.save_for_backward(...) and get them back from ctx.saved_tensors: autograd then notices if one of
+  them changes in between. Store other values on ctx itself, but no tensors.
+- backward returns one gradient for each argument of forward, in the same order. It is None for an argument that has
+  none, and may be None for a tensor that needs none (ctx.needs_input_grad).
+- Save nothing of size N_q by N_k.
 Tensors are float32, and no size is 0.
 
 Not allowed: changing the inputs, autograd or its kernels inside forward or backward, any tensor of N_q by N_k, the

@@ -1,22 +1,23 @@
 """ex08_dq_block · dQ of one query block
 
-Chapter 08 · difficulty 4 of 5 · 35 minutes
+Chapter 08 · difficulty 4 of 5 · 30 minutes
 
-One program of the second pass: query block i stays on chip, the key blocks pass by as in the forward, and dQ[rows] is
-written once. It is called once for each query block; `rows` is the slice of its queries, of which the last may be
-short.
+Write one program of the second pass. Query block i stays on chip, the key blocks pass by as in the forward pass, and
+dQ[rows] is written once. The program is called once for each query block; `rows` is the slice of its queries. The last
+block may be short.
 
     Q (N_q, d)   K (N_k, d)   V (N_k, d_v)   dO (N_q, d_v)   L, D (N_q,)   ->   dQ (N_q, d)
 
 dO is the gradient of O, L the natural-log logsumexp of each row's scores, D the row sum of dO ∘ O. The scores are
-Q Kᵀ · scale, and scale is any finite number. P is not given: each tile of it is made again from Q, K and L.
+Q Kᵀ · scale, and scale is any finite number. P is not given: compute each tile of it again from Q, K and L.
 With causal, query n sees the keys 0 ... n + N_k − N_q. A query that sees none has L = -inf, and dQ = 0.
 
-HBM is touched through load and store only, and each byte is counted. A program reads its rows of Q, dO, L and D once;
-it need not if none of its queries sees a key. A block of K and V it reads once if any of its queries sees any key of
-that block (the keys that none sees may stay out), else not at all: the first block starts at key 0, each has B_c keys,
-the last may be short. dQ[rows] is stored once, also where it is 0; store rounds to dQ's dtype. Scores lie between −1000
-and 1000. Q, K, V, dO and dQ are float16 or float32, L and D are float32. No size is 0.
+Use load and store only; every byte is counted.
+- Read the rows of Q, dO, L and D once, or not at all if none of the queries sees a key.
+- Read a block of K and V once if any query sees a key of it (keys that no query sees may stay out), else not at all.
+  The first block starts at key 0, each has B_c keys, the last may be short.
+- Store dQ[rows] once, also where it is 0; store rounds to dQ's dtype.
+Scores lie between −1000 and 1000. Q, K, V, dO and dQ are float16 or float32, L and D are float32. No size is 0.
 
 Not allowed: changing the inputs, more than B_c keys at a time, a second load, a store in each step, autograd and its
 kernels, the finished function from flashlab or solutions/.

@@ -1,8 +1,8 @@
 """ex08_ds_tile · one tile of dS, and what it gives to dQ and dK
 
-Chapter 08 · difficulty 3 of 5 · 20 minutes
+Chapter 08 · difficulty 3 of 5 · 15 minutes
 
-With P_ij made again and D_i prepared, a tile knows all it needs to push the gradient through the softmax and on to Q
+P_ij has been computed again and D_i is prepared. Take the gradient of one tile back through the softmax, and on to Q
 and K.
 
     Q_i (B_r, d)   K_j (B_c, d)   V_j (B_c, d_v)   P_ij (B_r, B_c)   dO_i (B_r, d_v)   D_i (B_r,)

@@ -18,7 +18,7 @@ from flashlab.rungs.fa1 import fa1_forward
 from flashlab.rungs.fa2 import fa2_forward
 from flashlab.rungs.naive import naive_forward
 from flashlab.triton_mode import interpreted
-from flashlab_course.player import lines, play, record, record_kernel, recording
+from flashlab_course.player import lines, play, play_traffic, record, record_kernel, recording
 
 ON_MEMORY = [r for r in RUNGS + BACKWARD_RUNGS + DECODING_RUNGS if not r.heads]
 inf = float("inf")
@@ -353,6 +353,22 @@ def test_a_race_takes_twenty_seconds_whatever_moves_and_ends_with_a_sentence():
     assert clock == sorted(clock) and clock[-1] == 20_000 and "the &lt;last&gt; word" in page
     done = play(*race).scenes[1].items
     assert next(item for item in done if item.kind == "status").text[-1].endswith("Done: 2.6 KiB moved.")
+
+
+@pytest.mark.parametrize("forward, formula, said", [
+    (naive_forward, {"Q": (64, 0), "K": (64, 0), "V": (64, 0), "S": (128, 128), "P": (64, 64), "O": (0, 64)},
+     "S is loaded: time 1 of 2. S is stored: time 2 of 2."),
+    (fa1_forward, {"Q": (128, 0), "K": (64, 0), "V": (64, 0), "O": (128, 192),
+                   "l": (32, 48), "m": (32, 48), "L": (0, 16)}, "Q[0:3] is loaded: time 2 of 2."),
+], ids=lambda one: getattr(one, "__name__", ""))
+def test_traffic_fills_up_to_the_formula_of_each_tensor(forward, formula, said):
+    """Fails if a move is given to another tensor, or an operation outside kernels to none."""
+    run = record(forward, *toy(N=4), **({} if forward is naive_forward else {"B_r": 3, "B_c": 2}))
+    scene, = play_traffic((run, formula)).scenes
+    bars = [item.w[-1] for item in scene.items if item.look in ("read", "written")]
+    assert bars == pytest.approx([item.w for item in scene.items if item.look == "formula"], abs=0.1)
+    assert sum(map(sum, formula.values())) == scene.moved[-1] == run.read + run.written
+    assert said in next(item.text for item in scene.items if item.look == "told")
 
 
 @pytest.mark.parametrize("make, said", [

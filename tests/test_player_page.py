@@ -13,7 +13,7 @@ from flashlab.rungs.fa1 import fa1_forward
 from flashlab.rungs.fa2 import fa2_forward
 from flashlab_course.gpu.warp_programs import in_step
 from flashlab_course.gpu.warps import Ring, simulate
-from flashlab_course.player import play, record
+from flashlab_course.player import play, play_traffic, record
 from flashlab_course.player.machine import play_warps
 from flashlab_course.player.softmax import play_softmax
 
@@ -166,6 +166,20 @@ def test_a_button_jumps_to_each_stop_and_says_what_to_see_there(tmp_path):
     """)
     assert [(at, name) for at, name, *_ in found] == player.stops and len(found) == 3
     assert all(marked for *_, marked in found) and "the tensor cores were idle" in found[1][2]
+
+
+def test_the_narration_can_be_switched_off(tmp_path, fa2):
+    """By mouse and by Space, which then does not play. Players without narration have no such switch."""
+    found = in_browser(tmp_path, [play_traffic((fa2, {"K": (576, 0)})), play(fa2)], """
+      const box = roots[0].querySelector("[type=checkbox]"), told = roots[0].querySelector(".told");
+      const shown = () => getComputedStyle(told).display !== "none";
+      say(told.textContent); say(shown());
+      box.click(); say(shown());
+      box.dispatchEvent(new KeyboardEvent("keydown", { key: " ", bubbles: true }));
+      say(roots[0].querySelector(".play").getAttribute("aria-label"));
+      say(roots[1].querySelectorAll("[type=checkbox]").length);
+    """)
+    assert found == ["Q[0:4] is loaded: the only time.", True, False, "Play", 0]
 
 
 # What each text is written in, and on what, in the player's own light colours and in its dark ones.

@@ -26,7 +26,7 @@ def write(name, text=None):
 
 
 def test_without_a_right_answer_nothing_is_added():
-    assert yours.over_N([64]) == [] and yours.over_tiles(64) == []
+    assert yours.over_N([64]) == []
     assert yours.implementations("forward") == {} and yours.implementations("backward") == {}
     results = {"what": "forward", "rows": []}
     assert yours.into(results) is results
@@ -46,10 +46,6 @@ def test_bytes_of_an_exercise_are_measured_and_those_of_its_rung(name, title):
     for point, rungs in zip(mine, theirs, strict=True):
         assert point | {"rung": "", "sram_peak": 0} == rungs | {"rung": "", "sram_peak": 0}
     assert all(p["rung"] == f"yours: {title}" for p in mine)
-    by_tile = yours.over_tiles(64, d=16, sizes=(16, 32))
-    assert [p["measured"] for p in by_tile] == [p["formula"] for p in by_tile]
-    point, = yours.over_tiles(128, d=64, sizes=(128,), sram_bytes=64 * 1024)
-    assert point["measured"] is None and "SRAM" in point["overflow"]
 
 
 @needs_interpreter

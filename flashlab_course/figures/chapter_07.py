@@ -12,7 +12,7 @@ from flashlab_course.figures.style import figure, finish
 from flashlab_course.figures.words import by, bytes_text, every, group, label, mask_text, ratio_text, recorded, series
 
 NAIVE = RUNGS[0].name
-AXES = {"N": "N (queries = keys, one head)", "B": "tile size B (B_r = B_c = B rows)", "sram_bytes": "SRAM (bytes)"}
+AXES = {"N": "N (queries = keys, one head)", "sram_bytes": "SRAM (bytes)"}
 
 
 @figure

@@ -8,13 +8,12 @@
     points = sweeps.over_N(Ns) + yours.over_N(Ns)          # their own code among the curves
     print(changes(fa2._step, another._step))               # what one rung changes in the code of another
     print(excerpt(kernel, "for j", "release"))             # some lines of a kernel
-    misprints.COPIES["FA2"]                                # a published algorithm as code that runs, misprints and all
 """
 
-from flashlab_course.lesson import misprints, yours
+from flashlab_course.lesson import yours
 from flashlab_course.lesson.changes import changes, excerpt
 from flashlab_course.lesson.moving import replay
 from flashlab_course.lesson.predictions import compare, nearest
 from flashlab_course.lesson.reference import reveal
 
-__all__ = ["changes", "compare", "excerpt", "misprints", "nearest", "replay", "reveal", "yours"]
+__all__ = ["changes", "compare", "excerpt", "nearest", "replay", "reveal", "yours"]

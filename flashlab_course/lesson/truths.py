@@ -26,10 +26,10 @@ TRUTHS = {
 
 
     # ---- 07
-
+    "SRAM that a head of 256 needs": 8 * 256**2 / 6 * 2 / 1024,    # M > 8 d² / 6, in KiB of 16-bit numbers
 
     # ---- 08
-
+    "gradients that one key block finishes": {"dK", "dV"},
 
     # ---- 09
 

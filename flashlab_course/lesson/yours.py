@@ -46,17 +46,8 @@ def over_N(Ns, d=64, sram_bytes=A100_SRAM):
     """As sweeps.over_N: a point for each passing exercise at each N, in tiles of the default size."""
     with Memory(sram_bytes):
         B = largest_square_tile(d, d, element_size=4)
-    return _points([(N, d, B) for N in Ns], sram_bytes)
-
-
-def over_tiles(N, d=64, sizes=(16, 32, 64, 128), sram_bytes=A100_SRAM):
-    """As sweeps.over_tiles: a point for each passing exercise at each tile size."""
-    return _points([(N, d, B) for B in sizes], sram_bytes)
-
-
-def _points(sizes, sram_bytes):
     passing = {name: answer(name) for name in (FA1, FA2, *[FORWARD] * interpreted())}
-    return [_point(name, fn, *size, sram_bytes) for name, fn in passing.items() if fn for size in sizes]
+    return [_point(name, fn, N, d, B, sram_bytes) for name, fn in passing.items() if fn for N in Ns]
 
 
 def _point(name, fn, N, d, B, sram_bytes):
