@@ -220,16 +220,10 @@ figures.roofline(rows, 1.5, 312, "Modelled for an A100, d = 128, N = 65536, 16 b
 #
 # ### Model and hardware
 #
-# Real kernels do better than this count, which charges every load to HBM. A GPU serves a repeated load from its L2 cache if the data are still there; an H100's L2 has 50 MB. Take 16 heads, $N = 16384$, $d = 64$, bfloat16 and $B_r = 128$. (The recorded naive run also computed $L$; those launches are left out.)
+# Real kernels do better than this count, which charges every load to HBM. A GPU serves a repeated load from its L2 cache if the data are still there; an H100's L2 has 50 MB. Take 16 heads, $N = 16384$, $d = 64$, bfloat16 and $B_r = 128$.
 
 # %%
-def for_O(row):
-    names = [launch["name"] for launch in row["kernels"]]
-    part = row["kernels"][:next((n for n, name in enumerate(names) if "reduce_kernel" in name), len(names))]
-    return row | {key: sum(launch[key] for launch in part) for key in ("dram_read", "dram_written", "l2_bytes")}
-
 counters = load_results("counters_h100")
-counters = counters | {"rows": [for_O(row) for row in counters["rows"]]}        # logsumexp begins with a reduction
 asked = {"naive": 16 * cost.naive_forward(16384, 16384, 64, element_size=2).traffic,
          "kernel": 16 * cost.fa2_forward(16384, 16384, 64, B_r=128, B_c=64, element_size=2).traffic}
 print("modelled:", ", ".join(f"{name} {moved / 1e9:.1f} GB" for name, moved in asked.items()))

@@ -419,7 +419,8 @@ check("ex09_matmul")
 from flashlab_course.gpu import matmul as matmuls
 
 A, B, C = torch.randn(80, 48, device=device), torch.randn(48, 112, device=device), torch.empty(80, 112, device=device)
-compare("a product in tiles of 16", my_product, {"programs": (80 // 16) * (112 // 16), "loads of A": 112 // 16, "loads of B": 80 // 16},
+down, across = A.shape[0] // 16, B.shape[1] // 16                    # tiles of C
+compare("a product in tiles of 16", my_product, {"programs": down * across, "loads of A": across, "loads of B": down},
         reasons={3: "3? That is the number of steps of a program. Other programs load the same tiles again.",
                  105: "105? A program makes a whole tile of C; the third factor is its loop."})
 figures.times_touched({"wanted": touched(lambda: matmuls.matmul(A, B, B_m=16, B_n=16, B_k=16)),

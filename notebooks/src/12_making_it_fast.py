@@ -555,7 +555,8 @@ my_megabytes = None     # a MB is a million bytes
 # %%
 counted = bench.load_results("counters_h200")
 seen = {row["implementation"]: row["kernels"][0] for row in counted["rows"]}
-said = compare("MB that must be read", my_megabytes, 3 * 16 * 4096 * 128 * 2 / 1e6, "MB")
+Q_bytes = 16 * 4096 * 128 * 2
+said = compare("MB that must be read", my_megabytes, 3 * Q_bytes / 1e6, "MB")
 for name, kernel in seen.items():
     print(f"{label(name)}: {kernel['dram_read'] / 1e6:.0f} MB read from DRAM, issues in {kernel['issue_slots']:.0f} % of its slots (recorded)")
 figures.bars({name: kernel["tensor_pipe"] for name, kernel in seen.items()},
