@@ -1,305 +1,247 @@
-"""Where a wrong answer first goes wrong: the learner's first value that the solution's calculation never has.
+"""Where a wrong answer goes wrong: the line of the learner's whose value is to blame.
 
-Answer and solution run on the same case. Every value that one of the learner's names ever holds is looked up among all
-values of the solution. A value that the solution lacks is blamed only if nothing right was made from it afterwards,
-and only if the same statement is not as different in a case that passes: another style is no mistake.
+Answer and solution run on the same cases, and every expression hands over its values (probe.py). An expression is
+suspect if the solution has none with these values. It is the cause if the failing cases come out right once it takes
+the values of one of the solution's expressions. Where no exchange helps, the first suspect is shown that is not
+suspect in a case that passes: what differs there, too, is another style.
 """
 
-import ast
 import linecache
-import sys
-from collections import Counter
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass
 
 import numpy
-import torch
-from torch.overrides import TorchFunctionMode
 
-from flashlab import torch_internals
-from flashlab_course.check import judge, runner, source
+from flashlab_course.check import judge
+from flashlab_course.check.probe import Probe, read
 
-MOST = 1500                    # values of one run that are kept
-LARGEST = 20_000               # elements of a value that is kept
+SECONDS = {"PyTorch": 3.0, "Triton": 8.0}      # of this thread, for the exchanges
+LAST = 0.5                     # and these for putting in the results themselves
+CASES = 3                      # failing cases that an exchange has to mend
 ROWS = 64                      # a value of more rows than this is not looked at row by row
 NEAR = 2e-5                    # two values are the same if they differ by less, relative to the largest number
 LOOSE = 2e-4                   # the same where scores are so large that exponentials are not as exact
-RESULT = ""                    # the name of a value that is returned at once
-
-
-@dataclass(eq=False)
-class Value:
-    """What a name held after a statement, as float64 numbers.
-
-    turn: how often the line had run. plain: Python's numbers and whole ones, such as sizes and positions.
-    made_from: the values that the statement uses. right: known, or a part of an input. known: the solution has it.
-    shared: the solution has a name like this
-    """
-
-    name: str
-    line: int
-    turn: int
-    numbers: numpy.ndarray
-    plain: bool
-    made_from: list = field(default_factory=list)
-    right: bool = False
-    known: bool = False
-    shared: bool = False
-    led_to_right: bool = False
-
-    @property
-    def statement(self):
-        """Another style is excused, but not that it overflows where it did not elsewhere."""
-        return self.name, self.line, bool(numpy.isfinite(self.numbers).all())
-
-    @property
-    def wrong(self):
-        return not self.right and not self.led_to_right
 
 
 @dataclass
 class Place:
-    """The statement where something wrong is first seen: its line, how often that had run, its code, the name it sets.
-
-    first: nothing before it is wrong; else it only makes a wrong result
-    """
+    """The line that goes wrong, how often it had run, its code. certain: with another value there all is right."""
 
     line: int
     turn: int
     code: str
-    name: str
-    first: bool = True
+    certain: bool
 
     def __str__(self):
-        name = f"`{self.name}`" if self.name else "the result"
-        if not self.first:
-            return f"Line {self.line}, `{self.code}`: {name} is wrong."
-        return f"Line {self.line}, `{self.code}`: {name} is the first value found wrong; the cause is here or above."
+        if self.certain:
+            return f"Line {self.line}, `{self.code}`, is the cause: with the right value there, the result is right."
+        return f"Line {self.line}, `{self.code}`, is the first with a wrong value; the cause is here or above."
 
 
-def first_wrong(exercise, fn, judged, file):
-    """The Place where fn goes wrong in its smallest failing case; None if that cannot be told."""
-    failing = next((k for k in judged if k.wrong or k.problem and k.problem.kind == "wrong_shape"), None)
-    if file is None or failing is None:
-        return None
-    values = _run(exercise, fn, failing.case, file)
-    blamed = _blamed(exercise, fn, judged, failing, values, file)
-    if blamed is None:
-        return _wrong_result(failing, values, file)
-    return Place(blamed.line, blamed.turn, _code(file, blamed.line), blamed.name)
-
-
-def _blamed(exercise, fn, judged, failing, values, file):
-    """The first value that no style explains."""
-    passing = next((k for k in judged if k.passed and all(_tells(x) for x, _ in _truth(exercise, k.case))), None)
-    whole = all(plain for _, plain in _truth(exercise, failing.case))
-    if whole and passing is None:                      # many ways lead to a whole number
-        return None
-    right_there = _run(exercise, fn, passing.case, file) if passing else ()
-    # what is never one of the solution's values, though all comes out right, is another way to get there
-    style = {v.statement for v in right_there} - {v.statement for v in right_there if v.right}
-    style |= {v.statement for v in values if v.led_to_right}
-    wrong = [v for v in values if v.wrong and (whole or v.shared or not v.plain) and "empty" not in _code(file, v.line)]
-    first = min(wrong, key=lambda v: v.statement in style, default=None)
-    return None if first is None or passing and first.statement in style else first
-
-
-def _truth(exercise, case):
-    """(numbers, are they whole) of the right results. A product with 0 hides whatever came before it."""
-    return list(filter(None, map(_numbers, judge.expect(exercise, case).truth)))
-
-
-def _wrong_result(failing, values, file):
-    """The Place where the first wrong result was made."""
-    found = _numbers(failing.outcome.values[failing.wrong[0][0] if failing.wrong else 0])
-    if found is None or not _tells(found[0]):
-        return None
-    made = [v for v in values if v.name and _same(v.numbers.squeeze(), found[0].squeeze())]
-    made = next((v for v in made if not v.right), made[-1] if made else None)
-    return made and Place(made.line, made.turn, _code(file, made.line), made.name, first=False)
-
-
-def _code(file, line):
-    """The line without its comment. torch.empty holds nothing that could be wrong."""
-    return linecache.getline(file, line).partition("  #")[0].strip()
-
-
-def _tells(numbers):
-    """Would another calculation hardly give these numbers? 0, 1 and infinities come up everywhere."""
-    plain = numbers[numpy.isfinite(numbers)]
-    return bool(((plain != 0) & (abs(plain) != 1)).any()) or plain.size > 3 and len(numpy.unique(plain)) > 1
-
-
-def _run(exercise, fn, case, file):
-    """The values of fn on a case, those marked that are right, and those that led to something right: they are
-    another way to the same numbers."""
-    pool, values = _Pool(exercise, case), _values(exercise, fn, case, file)
-    for value in values:
-        value.shared = value.name in pool.named
-        value.known = pool.holds(value.numbers, value.name)
-        value.right = value.known or pool.is_part_of_an_input(value.numbers)
-        origins = list(value.made_from) if value.right and _tells(value.numbers) else []
-        while origins:
-            origin = origins.pop()
-            if origin.wrong:
-                origin.led_to_right = True
-                origins += origin.made_from
-    return values
-
-
-# ---- the values of a run
-
-def _values(exercise, fn, case, file):
-    """Each new value of a local name in the functions of one file, statement by statement."""
-    values, turns, statements = [], Counter(), _statements(file)
-
-    def call(frame, event, arg):
-        if frame.f_code.co_filename != file or len(values) >= MOST:
-            return None
-        last = None
-        held = {name: Value(name, frame.f_lineno, 0, *numbers, right=True) for name, numbers in _locals(frame)}
-
-        def line(frame, event, result):
-            nonlocal last
-            if last is not None:
-                after(*statements.get(last, (last, ())), held, frame, result if event == "return" else ())
-            if event == "line":
-                turns[frame.f_lineno] += 1
-            last = frame.f_lineno
-            return line
-
-        return line
-
-    def after(first, used, held, frame, result):
-        made_from, turn = [held[name] for name in used if name in held], turns[first]
-        for name, numbers in _locals(frame):
-            if name not in held or not _same(held[name].numbers, numbers[0]):
-                held[name] = Value(name, first, turn, *numbers, made_from)
-                values.append(held[name])
-        for numbers in filter(None, map(_numbers, result if isinstance(result, tuple) else (result,))):
-            if not any(_same(numbers[0], value.numbers) for value in made_from):
-                values.append(Value(RESULT, first, turn, *numbers, made_from))
-
-    before = sys.gettrace()
-    sys.settrace(call)
+def first_wrong(exercise, fn, judged):
+    """The Place where fn goes wrong; None if that cannot be told."""
     try:
-        runner.run(exercise, fn, case.make(), limit=60, own_file=file)     # tracing takes ten times as long
-    finally:
-        sys.settrace(before)
-    return values
-
-
-def _statements(file):
-    """{line: (first line of its statement, names that it uses)}. Of a loop or a branch, its head."""
-    found = {}
-    for node in ast.walk(ast.parse("".join(linecache.getlines(file)))):
-        if isinstance(node, ast.stmt) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            body = getattr(node, "body", None)
-            parts = [part for part in ast.iter_child_nodes(node) if not isinstance(part, ast.stmt)]
-            used = {name.id for part in parts for name in ast.walk(part) if isinstance(name, ast.Name)
-                    and (isinstance(name.ctx, ast.Load) or name not in getattr(node, "targets", ()))}
-            stop = body[0].lineno if body else node.end_lineno + 1
-            found |= {line: (node.lineno, used) for line in range(node.lineno, stop)}
-    return found
-
-
-def _locals(frame):
-    """(name, its numbers) of every local name that holds numbers."""
-    return [(name, found) for name, value in list(frame.f_locals.items()) if (found := _numbers(value))]
-
-
-def _numbers(value):
-    """(float64 copy, are they Python's or whole numbers) of a tensor, an array, a number, a list of such, or a value in
-    a Triton kernel; None of everything else."""
-    try:
-        if type(value).__module__ == "triton.language.core":
-            value = None if value.dtype.is_ptr() else numpy.asarray(value.handle.data)
-        if isinstance(value, torch.Tensor):
-            with torch_internals.without_modes():      # a copy for the trace is no traffic
-                T = value.detach().cpu()
-                array = (T.double() if T.is_floating_point() else T).numpy()
-        elif isinstance(value, numpy.ndarray) or type(value) in (int, float) or (
-                isinstance(value, (tuple, list)) and set(map(type, value)) <= {int, float, tuple}):
-            array = numpy.asarray(value)
-        else:
-            return None
-        if array.dtype.kind not in "iufb" or not 0 < array.size <= LARGEST:
-            return None
-        return array.astype(numpy.float64), array.dtype.kind in "iu" or type(value) is float
-    except Exception:                                  # a tensor of a kind that cannot be read, a kernel's constant
+        return _Search(exercise, fn, judged).place()
+    except Exception:                                  # there is always another way to write Python
         return None
 
 
-def _same(a, b):
-    return a.shape == b.shape and numpy.array_equal(a, b, equal_nan=True)
+class _Search:
+    def __init__(self, exercise, fn, judged):
+        self.exercise, self.probe, self.solution = exercise, Probe(fn), Probe(exercise.solution())
+        failing = [k for k in judged if not k.passed]
+        self.structure = failing[0].only_structure
+        self.wrong = {n for n, *_ in failing[0].wrong}
+        self.failing = [self._run(k.case) for k in failing[:CASES]]
+        self.passing = [self._run(k.case) for k in judged if k.passed][:2]
+        truth = judge.expect(exercise, failing[0].case).truth
+        self.results = [one for one in map(read, (*truth, truth)) if one]
+        self.deadline = time.thread_time() + SECONDS["Triton" if exercise.triton else "PyTorch"]
+
+    def _run(self, case):
+        """(case, the answer's values, the _Pool of the solution's) of one case."""
+        self.solution.run(self.exercise, case)
+        pool = _Pool(self.solution, LOOSE if case.loose else NEAR)
+        self.probe.run(self.exercise, case)
+        return case, self.probe.values, pool
+
+    def _known(self, number, runs):
+        """Are all values that an expression has in these runs the solution's as well?"""
+        name = self.probe.places[number].name
+        return all(pool.knows(values[number], name) for _, values, pool in runs if number in values)
+
+    def place(self):
+        """The earliest expression that an exchange proves to be the cause; else the first that is suspect."""
+        values, places = self.failing[0][1], self.probe.places
+        numbers = [number for number in values if not self._known(number, self.failing)]
+        suspect = [number for number in numbers if not places[number].returned]
+        vague = [number for number in values if not _telling(values[number]) and number not in suspect]
+        for some in (suspect, vague, [*reversed(values)]):
+            if found := self._first_cause(some):
+                return self._place(*found, True)
+        tell = None if self.exercise.ints_only else next(filter(self._blamed, suspect), None)
+        if tell is not None:
+            return self._place(tell, 1, False)
+        self.results, self.deadline = [], time.thread_time() + LAST
+        found = self._first_cause(suspect)
+        return self._place(*found, True) if found else None
+
+    def _first_cause(self, numbers):
+        """(the expression that is evaluated first, of those that are a cause; from which turn on), or None."""
+        places, found = self.probe.places, None
+        for number in sorted(numbers, key=lambda number: not places[number].whole):
+            earlier = found is None or numbers.index(number) < numbers.index(found[0])
+            if earlier and (turn := self._cause(number)):
+                found = number, turn
+        if found and (name := places[found[0]].reads):         # what the name holds was made elsewhere
+            made = [number for number in self.failing[0][1] if places[number].name == name]
+            found = next(((number, turn) for number in made if (turn := self._cause(number))), found)
+        return found
+
+    def _blamed(self, number):
+        """Is a value suspect that is not so in the cases that pass, and on which no right result depends?"""
+        values = self.failing[0][1][number]
+        single = isinstance(values[0].shape[0], bool) and (hasattr(values[0].kept, "shape") or self._shared(number))
+        return single and _telling(values) and self._known(number, self.passing) and not self._excused(number)
+
+    def _shared(self, number):
+        return self.probe.places[number].name in self.failing[0][2].named
+
+    def _excused(self, number):
+        """Does a right result depend on it? Then it is another way to get there."""
+        case, values, _ = self.failing[0]
+        other = [one._replace(kept=one.kept + 1) for one in values[number]]
+        judged = self.probe.run(self.exercise, case, number, other)
+        return judged.problem is None and not {n for n, *_ in judged.wrong} <= self.wrong
+
+    def _place(self, number, turn, certain):
+        line = self.probe.places[number].line
+        return Place(line, turn, linecache.getline(self.probe.file, line).partition("  #")[0].strip(), certain)
+
+    def _cause(self, number):
+        """The turn from which on other values of an expression make the failing cases right, else 0."""
+        (case, values, pool), *others = self.failing
+        mine = values[number]
+        named = self.probe.places[number].name
+        for given, sources in _instead(mine, pool, named):
+            different = [n for n, (x, y) in enumerate(zip(mine, given, strict=False)) if not _same(x, y, pool.near)]
+            if not different and len(given) <= len(mine) or self._is_result(given) or time.thread_time() > self.deadline:
+                continue
+            if self._mends(case, number, given) and all(self._mends_as_well(number, sources, *run) for run in others):
+                return 1 + min(different, default=len(mine))
+        return 0
+
+    def _is_result(self, given):
+        """What is the result itself makes it right wherever it stands."""
+        return len(given) == 1 and any(_same(given[0], one, NEAR) for one in self.results)
+
+    def _mends_as_well(self, number, sources, case, values, pool):
+        mine = values.get(number, [])
+        known = [pool.values[one] for one in sources[:CASES] if one in pool.values]
+        return mine and any(self._mends(case, number, given)
+                            for given in (known if sources else [one for one, _ in _nearby(mine)]))
+
+    def _mends(self, case, number, given):
+        judged = self.probe.run(self.exercise, case, number, given)
+        return judged.passed if self.structure else judged.problem is None and not judged.wrong
+
+
+# ---- what could stand in the place of an expression
+
+def _instead(mine, pool, named):
+    """(Values, the solution's expressions that have them) to try instead of an expression's own."""
+    shape = mine[0].shape
+    for given, sources in pool.distinct.values():
+        if len(given) == len(mine) or shape == (True,):
+            other = named or shape not in pool.shapes          # its shape may be what is wrong
+            if given[0].shape == shape or other and type(given[0].kept) is type(mine[0].kept):
+                yield given, sources
+    yield from _nearby(mine)
+
+
+def _nearby(mine):
+    """A whole number one larger or smaller, a condition the other way round in one turn."""
+    if type(mine[0].kept) is int:
+        for by in (1, -1):
+            yield [one._replace(kept=one.kept + by, numbers=one.numbers + by) for one in mine], ()
+    elif type(mine[0].kept) is bool:
+        for turn, one in enumerate(mine[:8]):
+            other = one._replace(kept=not one.kept, numbers=1 - one.numbers)
+            yield [*mine[:turn], other, *mine[turn + 1:]], ()
 
 
 # ---- the values of the solution
 
 class _Pool:
-    """Every value that the solution has on a case: its names', the results of its operations, and the inputs."""
+    """The values of the solution in one run. distinct: those of expressions that have not the same ones."""
 
-    def __init__(self, exercise, case):
-        self.by_shape, self.named, self.near = {}, {}, LOOSE if case.loose else NEAR
-        operations = _Operations()
-        with operations:
-            own = _values(exercise, exercise.solution(), case, str(source.solution_path(exercise.name)))
-        self.inputs = [numbers for numbers, _ in filter(None, map(_numbers, case.make().values()))]
-        truth = [(output.name, _numbers(true)[0]) for output, true
-                 in zip(exercise.outputs, judge.expect(exercise, case).truth, strict=True) if _numbers(true)]
-        known = [*((value.name, value.numbers) for value in own), *truth]
-        for name, numbers in known:
-            _keep(self.named.setdefault(name, {}), numbers)
-        for numbers in [*(numbers for _, numbers in known), *operations.found, *self.inputs]:
-            _keep(self.by_shape, numbers)
-            plain = numbers.squeeze()
-            if plain.ndim == 2 and len(plain) <= ROWS:         # a loop over rows or columns has them one by one
-                for row in (*plain, *plain.T):
-                    _keep(self.by_shape, row)
+    def __init__(self, solution, near):
+        self.values, self.near, self.distinct, self.named = solution.values, near, {}, {}
+        self.sequences, self.single = {}, {}
+        for number, values in solution.values.items():
+            key = tuple((one.shape, numpy.float32(one.numbers).tobytes()) for one in values)
+            self.distinct.setdefault(key, (values, []))[1].append(number)
+            if name := solution.places[number].name:
+                self.named.setdefault(name, []).extend(values)
+        for values, _ in self.distinct.values():
+            self.sequences.setdefault(_shapes(values), []).append(_all(values))
+            for one in values:
+                self._enter(one)
+        self.shapes = {one.shape for values, _ in self.distinct.values() for one in values}
+        self.single = {shape: numpy.stack(list(known.values())) for shape, known in self.single.items()}
 
-    def holds(self, numbers, name):
-        """Is this one of the values, or, along the first dimension, several of them?
+    def _enter(self, value):
+        """A value, its transpose, and its rows and columns: a loop may have them one by one."""
+        _, *sizes = value.shape
+        x = value.numbers.reshape(sizes) if all(isinstance(size, int) for size in sizes) else value.numbers
+        versions = [x, x.T, *(x if len(x) <= ROWS else ()), *(x.T if len(x.T) <= ROWS else ())] if x.ndim == 2 else [x]
+        for version in versions:
+            self.single.setdefault(version.shape, {})[version.tobytes()] = version.ravel()
 
-        A name that the solution has too holds what it holds there: Q Kᵀ is not yet S.
-        """
-        numbers = numbers.squeeze()
-        shape = numbers.shape
-        known = self.named[name] if shape in self.named.get(name, ()) else self.by_shape
-        if shape in known and _is_among(numbers, known[shape], self.near):
+    def knows(self, values, name):
+        """Has one of the solution's expressions these values, or, where they tell, do they all come up? A name that
+        the solution has too holds what it holds there: Q Kᵀ is not yet S."""
+        alike = [one for one in self.named.get(name, ()) if one.shape == values[0].shape]
+        if alike and not all(any(_same(one, other, self.near) for other in alike) for one in values):
+            return False
+        known = self.sequences.get(_shapes(values))
+        if known and _is_among(_all(values), numpy.stack(known), self.near):
             return True
-        return numbers.ndim > 2 and all(self.holds(part, name) for part in numbers)
+        return _telling(values) and hasattr(values[0].kept, "shape") and all(map(self._has, values))
 
-    def is_part_of_an_input(self, numbers):
-        """Are these rows of an input that follow one another?"""
-        x = numbers.squeeze()
-        arrays = [array for array in map(numpy.squeeze, self.inputs) if x.ndim and array.shape[1:] == x.shape[1:]]
-        return any(_same(x, array[n : n + len(x)]) for array in arrays if array.ndim
-                   for n in range(len(array) - len(x) + 1))
-
-
-class _Operations(TorchFunctionMode):
-    """Keeps what each of PyTorch's functions returns."""
-
-    def __init__(self):
-        super().__init__()
-        self.found = []
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        if isinstance(out, torch.Tensor) and len(self.found) < MOST and (numbers := _numbers(out)):
-            self.found.append(numbers[0])
-        return out
+    def _has(self, value):
+        known = self.single.get(value.shape[1:])
+        if known is not None and _is_among(value.numbers, known, self.near):
+            return True
+        parts = numpy.split(value.numbers, value.shape[1]) if len(value.shape) > 3 else ()
+        return bool(len(parts)) and all(self._has(value._replace(shape=(value.shape[0], *value.shape[2:]), numbers=part))
+                                        for part in parts)
 
 
-def _keep(known, numbers):
-    """Enter an array and its transpose under their shapes."""
-    plain = numbers.squeeze()
-    for version in (plain, plain.T) if plain.ndim == 2 else (plain,):
-        known.setdefault(version.shape, {})[version.tobytes()] = version
+def _shapes(values):
+    return tuple(one.shape[1:] if isinstance(one.shape[0], bool) else one.shape for one in values)
+
+
+def _all(values):
+    return numpy.concatenate([one.numbers for one in values])
+
+
+def _same(a, b, near):
+    return a.numbers.shape == b.numbers.shape and _is_among(a.numbers, b.numbers[None], near)
+
+
+def _telling(values):
+    return any(_tells(value) or numpy.isnan(value.numbers).any() for value in values)
+
+
+def _tells(value):
+    """Would another calculation hardly give these numbers? 0, 1 and infinities come up everywhere."""
+    plain = value.numbers[numpy.isfinite(value.numbers)]
+    return bool(((plain != 0) & (abs(plain) != 1)).any()) or plain.size > 3 and len(numpy.unique(plain)) > 1
 
 
 def _is_among(x, known, near):
-    """Does one of the known have the same numbers, infinities and NaN included, but for rounding?"""
-    known, x = numpy.stack(list(known.values())).reshape(len(known), -1), x.reshape(1, -1)
+    """Does one row of the known have the same numbers, infinities and NaN included, but for rounding?"""
     both = numpy.isfinite(x) & numpy.isfinite(known)
     largest = abs(numpy.where(both, known, 0)).max(1, keepdims=True)
     with numpy.errstate(invalid="ignore"):

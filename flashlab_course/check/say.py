@@ -3,12 +3,12 @@
 import re
 from dataclasses import replace
 
-from flashlab_course.check import diagnose, failing, judge, line, raised, source, structure, where
+from flashlab_course.check import diagnose, failing, judge, line, raised, structure, where
 from flashlab_course.check.features import GENERAL
 from flashlab_course.check.report import Report
+from flashlab_course.check.runner import FINAL
 
 PRINTED_LINES = 12
-SHAPES = ("wrong_type", "wrong_shape", "wrong_dtype")
 CHANGED = "changed_inputs"
 A_NAME = re.compile(r"(alpha|beta)\b|\w\b(?<!a)|\w*[A-Z_\d(.]")     # keeps its letters at the start of a sentence
 
@@ -29,9 +29,8 @@ def _failure(exercise, fn, judged, place):
     """The cause, the line where it shows, which cases fail, one number."""
     first = next(k for k in judged if not k.passed)
     diagnosis = diagnose.name_mistake(exercise, judged)
-    shown = first.wrong if first.problem is None else first.problem.kind in SHAPES
-    locate = shown and not first.structure and diagnosis.name != diagnose.EXCHANGED
-    found = line.first_wrong(exercise, fn, judged, source.file_of(fn)) if locate else None
+    locate = diagnosis.name != diagnose.EXCHANGED and (first.problem is None or first.problem.kind not in FINAL)
+    found = line.first_wrong(exercise, fn, judged) if locate else None
     texts = [_named(diagnosis), *_shown(exercise, fn, judged, first, diagnosis, found)]
     rule = structure.breach(judged)
     if rule and not any(rule[1:] in text for text in texts):
@@ -74,7 +73,7 @@ def _shown(exercise, fn, judged, first, diagnosis, found):
         return [sentence(f"The numbers are right, but {first.problem.text}"), fails, meaning]
     said = []
     if found is not None:                              # beside a known mistake in few words
-        shows = f"It {'first shows' if found.first else 'shows'} in line {found.line}, `{found.code}`."
+        shows = f"{'That is in' if found.certain else 'It first shows in'} line {found.line}, `{found.code}`."
         said.append(shows if diagnosis.name else str(found))
     said.append(which_cases(judged))
     if first.problem is not None:
