@@ -3,14 +3,14 @@ from itertools import product
 import torch
 
 from flashlab_course.check.cases import Mistake, case_of
-from flashlab_course.check.form import Breach, whole
+from flashlab_course.check.form import Breach, Output, whole
 
 KiB = 1024
 SHARED = "element_size * (B_r * D + num_stages * B_c * (D + D_v))"
 PAD = "D, D_v = 16, 16\n    while D < d:\n        D *= 2\n    while D_v < d_v:\n        D_v *= 2"
 GRID = list(product((16, 32, 64, 128, 256), (16, 32, 64, 128, 256), (1, 2, 4, 8), (1, 2, 3, 4, 5)))
 
-outputs = [("kept", "choice")]
+outputs = [Output("kept", ("choice",), ((0, "left out"), (1, "kept")))]
 features = {"d no power of two": lambda d, d_v: d & (d - 1) or d_v & (d_v - 1),
             "d below 16": lambda d, d_v: min(d, d_v) < 16}
 

@@ -17,7 +17,6 @@ from flashlab_course.check import (
     run_case,
     runner,
     say,
-    source,
     where,
 )
 from flashlab_course.check.runner import Problem
@@ -110,7 +109,7 @@ def test_outputs_are_not_right_in_cases_that_raised():
         return lengths + K_new.shape[2]
 
     text = in_words(said("ex13_kv_update", early))
-    assert "K_cache and lengths are right; V_cache is wrong." in text
+    assert "K_cache and `lengths` are right; V_cache is wrong." in text
 
 
 @pytest.mark.parametrize("case, feature", [
@@ -182,10 +181,9 @@ def test_another_style_is_no_mistake():
 
 def test_every_value_counts_that_the_solution_has():
     exercise = form.exercise("ex06_fa2_inner_loop")
-    file = source.file_of(exercise.solution())
-    judged = diagnose.judge_all(exercise, exercise.solution(), own_file=file)
+    judged = diagnose.judge_all(exercise, exercise.solution())
     judged[1].wrong = [(0, 1.0, 0.0)]                  # as if that case had failed
-    assert not line.first_wrong(exercise, exercise.solution(), judged, file).first
+    assert line.first_wrong(exercise, exercise.solution(), judged) is None
 
 
 def test_a_result_of_a_known_wrong_shape_is_that_mistake_only_with_its_numbers():

@@ -73,7 +73,8 @@ class _Wrapper(ast.NodeTransformer):
     def visit(self, node):
         if isinstance(node, ast.stmt):
             value = getattr(node, "value", None)
-            self.names = {value: target.id for target in getattr(node, "targets", ()) if isinstance(target, ast.Name)}
+            named = [target.id for target in getattr(node, "targets", ()) if isinstance(target, ast.Name)]
+            self.names = dict.fromkeys([value], named[0]) if named else {}
             parts = [value, *getattr(value, "elts", ())] if isinstance(node, ast.Return) else []
             self.returned = parts if all(isinstance(part, (ast.Name, ast.Tuple)) for part in parts) else ()
         node = super().visit(node)
@@ -145,11 +146,6 @@ def _given_as(value, given):
     """What was given, in the form of the value whose place it takes."""
     if isinstance(value, (tuple, list)) and len(value) == len(given):
         return type(value)(map(_given_as, value, given))
-    if hasattr(value, "handle"):
-        data = numpy.broadcast_to(numpy.asarray(given).squeeze(), value.handle.data.squeeze().shape)
-        handle = type(value.handle)(data.reshape(value.handle.data.shape).astype(value.handle.data.dtype),
-                                    value.handle.dtype)
-        return type(value)(handle, value.type)
     if isinstance(value, torch.Tensor):
         with torch.no_grad():
             made = value.clone()                       # on modelled memory it lies where the value lies

@@ -64,7 +64,7 @@ def _named(diagnosis):
 def _shown(exercise, fn, judged, first, diagnosis, found):
     """Where it shows and in which cases: true whether or not the mistake is known."""
     right = not any(k.wrong or k.problem and k.problem.error not in judge.OF_MEMORY for k in judged)
-    fails = f"It fails in the case “{first.case}”."
+    fails = f"It fails, for example, in the case “{first.case}”."
     meaning = sentence(raised.meaning(first.problem)) if first.problem is not None else ""
     if first.only_structure and (right or not diagnosis.name):
         fails += "" if right else " Later cases have wrong numbers as well."

@@ -17,13 +17,13 @@ def first_wrong(exercise, judged, expected):
     n, _, bound = judged.wrong[0]
     output, value, truth = exercise.outputs[n], judged.outcome.values[n], expected.truth[n]
     if not isinstance(truth, torch.Tensor):
-        return f"{output.name} is {value!r} instead of {truth!r}"
+        return f"{_code(output.name)} is {value!r} instead of {truth!r}"
     index = first_index(value, truth, bound)
     words, numbers = dict(output.codes), [float(T[index]) for T in (value, truth)]
-    if words.keys() & set(numbers):
+    if index and exercise.ints_only or words.keys() & set(numbers):
         at = ", ".join(f"{axis} {i}" for axis, i in zip(output.axes, index, strict=True))
         called = [f"“{words[x]}”" if x in words else f"{x:g}" for x in numbers]
-        return f"{output.name} of {at} is {called[0]} instead of {called[1]}"
+        return f"{_code(output.name)} of {at} is {called[0]} instead of {called[1]}"
     place = f"{output.name}[{', '.join(map(str, index))}]" if index else output.name
     blocks = _blocks(output.axes, index, truth.shape, judged.case.sizes)
     return f"{place} is {_numbers(value[index], truth[index])}{blocks}"
@@ -94,7 +94,12 @@ def outputs(exercise, failing):
 
 
 def _are(names):
-    return f"{listing(names)} {'is' if len(names) == 1 else 'are'}"
+    return f"{listing([*map(_code, names)])} {'is' if len(names) == 1 else 'are'}"
+
+
+def _code(name):
+    """A name as code, unless it is a formula's letter or several words."""
+    return f"`{name}`" if name.isidentifier() and name.islower() and len(name) > 1 else name
 
 
 def listing(names):
