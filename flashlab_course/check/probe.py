@@ -48,7 +48,7 @@ class Probe:
         if number is None:
             self.values = {}
         judged = judge.judge(exercise, case, self.fn)
-        self.most = self.most if number is not None else 2 * self.calls + SPARE
+        self.most = max(self.most, (2 * self.calls + SPARE) * (number is None))
         return judged
 
     def _seen(self, number, value):
@@ -82,7 +82,8 @@ class _Wrapper(ast.NodeTransformer):
             held = ast.Name(node.target.id, ast.Load())
             self.names = {held: held.id}
             return [node, ast.Assign([node.target], self._wrapped(held, node.lineno))]
-        unnumbered = (ast.Starred, ast.Slice, ast.Lambda, ast.Yield, ast.YieldFrom, ast.JoinedStr)
+        unnumbered = (ast.Starred, ast.Slice, ast.Lambda, ast.Yield, ast.YieldFrom, ast.JoinedStr,
+                      ast.FormattedValue)
         if (not isinstance(node, ast.expr) or isinstance(node, unnumbered)
                 or not isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
                 or isinstance(node, ast.Constant) and type(node.value) not in (int, float, bool)
@@ -106,13 +107,6 @@ class _Wrapper(ast.NodeTransformer):
         if isinstance(node.func, ast.Attribute):
             node.func.value = self.visit(node.func.value)
         node.args, node.keywords = ([self.visit(part) for part in parts] for parts in (node.args, node.keywords))
-        return node
-
-    def visit_AnnAssign(self, node):
-        node.value = node.value and self.visit(node.value)
-        return node
-
-    def visit_JoinedStr(self, node):
         return node
 
 

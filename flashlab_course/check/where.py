@@ -1,8 +1,6 @@
 """Where an answer goes wrong: the first wrong number, which outputs and rows are wrong, and from which key block on."""
 
-import contextlib
 import math
-from dataclasses import replace
 
 import torch
 
@@ -99,7 +97,7 @@ def _are(names):
 
 def _code(name):
     """A name as code, unless it is a formula's letter or several words."""
-    return f"`{name}`" if name.isidentifier() and name.islower() and len(name) > 1 else name
+    return f"`{name}`" if name.isidentifier() and name.islower() and len(name) > 3 else name
 
 
 def listing(names):
@@ -125,20 +123,3 @@ def _span(axis, numbers):
     if numbers == list(range(numbers[0], numbers[-1] + 1)):
         listed = f"{numbers[0]} to {numbers[-1]}"
     return f"{'queries' if axis == 'query' else f'{axis}s'} {listed}"
-
-
-def from_key_block(exercise, judged, fn):
-    """A sentence on the key block with which fn goes wrong: it is run on the first block, on two, and so on."""
-    case, known = judged.case, {*judged.case.sizes, *judged.case.make()}
-    if not {"N_k", "B_c", "K", "V"} <= known or case.make()["K"].ndim != 2 or case.make().get("causal"):
-        return ""
-    with contextlib.suppress(Exception):               # an exercise may be about N_q = N_k alone
-        for j in range(-(-case.sizes["N_k"] // case.sizes["B_c"])):
-            def some(count=(j + 1) * case.sizes["B_c"]):
-                inputs = case.make()
-                return inputs | {name: inputs[name][:count] for name in "KV"}
-
-            if not judge.judge(exercise, replace(case, name=f"{case} up to j = {j}", make=some), fn).passed:
-                seen = "key block j = 0" if j == 1 else f"key blocks j = 0 to {j - 1}"
-                return f"Right while it sees only {seen}, wrong once j = {j} comes in." if j else ""
-    return ""
