@@ -50,6 +50,7 @@ class _Search:
         self.exercise, self.probe, self.solution = exercise, Probe(fn), Probe(exercise.solution())
         failing = [k for k in judged if not k.passed][:CASES]
         self.structure, truth = failing[0].only_structure, judge.expect(exercise, failing[0].case).truth
+        self.cut = failing[0].problem is not None
         self.results = [one for one in map(read, (*truth, truth)) if one]
         self.failing = [self._run(k.case) for k in failing]
         self.passing = [self._run(k.case) for k in judged if k.passed][:2]
@@ -66,9 +67,11 @@ class _Search:
         if self._mends(self.failing[0][0], None, ()):          # it fails only now and then
             return None
         self.values = self.probe.values
-        suspect = [number for number in self.values if not self._known(number, self.failing)]
-        vague = [number for number in self.values if not _tell(self.values[number]) and number not in suspect]
-        rounds = ((suspect, False), (vague, False), ([*reversed(self.values)], False), (suspect, True))
+        inner = [number for number in self.values if not self.probe.places[number].returned]
+        suspect = [number for number in inner if not self._known(number, self.failing)]
+        vague = [number for number in inner if not _tell(self.values[number]) and number not in suspect]
+        rounds = ((suspect, False), (vague, False), (inner[::-1], False), (suspect, True), (inner[::-1], True),
+                  ([*self.values], False))
         for some, shifted in () if self.exercise.triton else rounds:
             if found := self._first_cause(some, shifted):
                 return self._place(*found, True)
@@ -93,12 +96,14 @@ class _Search:
         values, name = self.values[number], self.probe.places[number].name
         tensor = isinstance(values[0].shape[0], bool) and hasattr(values[0].kept, "shape")
         made = (tensor or name in self.failing[0][2].named) and self.probe.places[number].reads is None
-        return made and _tell(values) and self._known(number, self.passing)
+        elsewhere = [one for _, others, _ in self.passing for one in others.get(number, ())]
+        overflows = not _finite(values) and _finite(elsewhere)
+        return made and _tell(values) and (overflows or self._known(number, self.passing))
 
     def _first_cause(self, numbers, shifted=False):
         """(the expression that is evaluated first, of those that are a cause; from which turn on), or None."""
         places, found = self.probe.places, None
-        for number in sorted(numbers, key=lambda number: (places[number].returned, not places[number].whole)):
+        for number in sorted(numbers, key=lambda number: not places[number].whole):
             earlier = found is None or numbers.index(number) < numbers.index(found[0])
             if earlier and (turn := self._cause(number, shifted)):
                 found = number, turn
@@ -111,7 +116,7 @@ class _Search:
         """The turn from which on other values of an expression make the failing cases right, else 0."""
         (case, values, pool), *others = self.failing
         mine = values[number]
-        options = _shifted(mine) if shifted else _instead(mine, pool, self.probe.places[number].name)
+        options = _shifted(mine) if shifted else _instead(mine, pool, self.probe.places[number].name, self.cut)
         for given, sources in options:
             different = [n for n, (x, y) in enumerate(zip(mine, given, strict=False)) if not _same(x, y, pool.near)]
             result = len(given) == 1 and any(_same(given[0], one, NEAR) for one in self.results)
@@ -135,11 +140,12 @@ class _Search:
 
 # ---- what could stand in the place of an expression
 
-def _instead(mine, pool, named):
-    """(Values, the solution's expressions that have them) to try instead of an expression's own."""
+def _instead(mine, pool, named, cut):
+    """(Values, the solution's expressions that have them) to try instead of an expression's own. cut: it raised an
+    exception before its last turn."""
     shape = mine[0].shape
     for given, sources in pool.distinct.values():
-        if len(given) == len(mine) or shape == (True,):
+        if len(given) == len(mine) or len(given) > len(mine) and (shape == (True,) or cut):
             other = named or shape not in pool.shapes          # its shape may be what is wrong
             if given[0].shape == shape or other and type(given[0].kept) is type(mine[0].kept):
                 yield given, sources
@@ -191,7 +197,7 @@ class _Pool:
             return any(_shapes(known) == _shapes(values) and _is_among(_all(values), _all(known)[None], self.near)
                        for known in named)
         known = self.sequences.get(_shapes(values))
-        if known:
+        if known and (len(values) > 1 or _is_among(_all(values), numpy.stack(known), self.near)):
             return _is_among(_all(values), numpy.stack(known), self.near)
         return _tell(values) and hasattr(values[0].kept, "shape") and all(
             one.shape in self.single and _is_among(one.numbers, numpy.stack(self.single[one.shape]), self.near)
@@ -205,6 +211,10 @@ def _shapes(values):
 
 def _all(values):
     return numpy.concatenate([one.numbers for one in values])
+
+
+def _finite(values):
+    return all(numpy.isfinite(one.numbers).all() for one in values)
 
 
 def _tell(values):
