@@ -11,13 +11,10 @@ from flashlab_course.check import (
     diagnose,
     failing,
     form,
-    judge,
     line,
     raised,
     run_case,
-    runner,
     say,
-    where,
 )
 from flashlab_course.check.runner import Problem
 
@@ -122,29 +119,6 @@ def test_a_view_is_blamed_on_what_makes_it_wrong(case, feature):
                 "a step that does not divide size − start"}
     found = next(known for known in exercise.cases if known.name == case)
     assert found.features & features == {feature}
-
-
-TRUTH = torch.arange(1.0, 13.0).view(4, 3)
-LOOKS = [                      # the wrong result, the truth, what is said of it
-    (torch.zeros(4, 3), TRUTH, "T is 0 everywhere in that case"),
-    (TRUTH * torch.tensor([0.0, 0.0, 1.0, 1.0])[:, None], TRUTH, "T is wrong only in queries 0 to 1"),
-    (torch.tensor([nan, nan, 1.0, 2.0]), torch.tensor([-inf, 0.0, 1.0, 2.0]), "T is NaN in query 1"),
-    (torch.tensor([inf, inf, 1.0, 2.0]), torch.tensor([1.0, 0.0, 1.0, 2.0]), "T is infinite in queries 0 to 1"),
-    (torch.tensor([nan, nan]), torch.tensor([1.0, 2.0]), "T is NaN in every entry"),
-    # a row that is wrongly 0 has not changed places with one that is rightly 0
-    (torch.tensor([[0.0, 0], [0, 0], [0, 0], [5, 6]]), torch.tensor([[0.0, 0], [0, 0], [3, 4], [5, 6]]),
-     "T is wrong only in query 2"),
-]
-
-
-@pytest.mark.parametrize("x, y, words", LOOKS)
-def test_a_wrong_result_is_described(x, y, words, monkeypatch):
-    output = form.Output("T", ("query", *["column"] * (x.ndim - 1)))
-    exercise = SimpleNamespace(outputs=[output], triton=False, sram_bytes=None)
-    monkeypatch.setattr(judge, "expect", lambda *_: judge.Expected(None, (y,), (1e-6,)))
-    case = form.Case("a case", lambda: {"d": 16})
-    wrong = judge.Judged(case, runner.Outcome((x,)), wrong=[(0, 1.0, 1e-6)])
-    assert words in where.looks(exercise, [wrong])
 
 
 # ---- the line

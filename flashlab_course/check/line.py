@@ -175,7 +175,7 @@ class _Pool:
         self.values, self.near, self.distinct, self.named = solution.values, near, {}, {}
         self.sequences, self.single = {}, {}
         for number, values in solution.values.items():
-            key = tuple((one.shape, numpy.float32(one.numbers).tobytes()) for one in values)
+            key = tuple((one.shape, one.numbers.tobytes()) for one in values)
             self.distinct.setdefault(key, (values, []))[1].append(number)
             if name := solution.places[number].name:
                 self.named.setdefault(name, []).append(values)

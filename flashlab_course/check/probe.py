@@ -11,14 +11,14 @@ import torch
 from flashlab import torch_internals
 from flashlab_course.check import judge, limits, source
 
-SEEN = "__seen"                # what each expression is wrapped in
-TURNS = 2_000                   # values of one expression that are kept
+SEEN = "_seen_value"           # what each expression is wrapped in
+TURNS = 2_000                  # values of one expression that are kept
 LARGEST = 20_000               # elements of a value that is kept
 SPARE = 2_000                  # expressions that a run with another value may evaluate on top of twice as many
 
 # of an expression. name: what its statement sets to it. whole: it has such a name, or is a condition. reads: the name
 # that it is. returned: it is only handed on by a return
-Place = namedtuple("Place", "line name whole reads returned")
+Expression = namedtuple("Expression", "line name whole reads returned")
 # kept: a copy. shape: without sizes of 1, nested for a tuple. numbers: all of them as float64, one after the other
 Value = namedtuple("Value", "kept shape numbers")
 
@@ -26,7 +26,7 @@ Value = namedtuple("Value", "kept shape numbers")
 class Probe:
     """fn, with each function and class of its file, rewritten so that its expressions have numbers.
 
-    places: the Place of each number. values: {number: [Value of each turn]} of the last run in which
+    places: the Expression of each number. values: {number: [Value of each turn]} of the last run in which
     nothing was given, in the order in which they came up.
     """
 
@@ -34,9 +34,10 @@ class Probe:
         fn = source.inner(fn)
         self.file, wrapper, first = fn.__code__.co_filename, _Wrapper(), fn.__code__.co_firstlineno
         tree = ast.parse("".join(linecache.getlines(self.file)))
+        mine = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)
+                    and min(part.lineno for part in (node, *node.decorator_list)) == first)
         kept = [node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
-        kept += [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node not in kept
-                 and min(part.lineno for part in (node, *node.decorator_list)) == first]
+        kept = kept if mine in kept else [mine]
         module = ast.fix_missing_locations(wrapper.generic_visit(ast.Module(kept, [])))
         scope = {**fn.__globals__, **inspect.getclosurevars(fn).nonlocals, SEEN: self._seen}
         self.fn = source.load_text(ast.unparse(module), f"{self.file}, probed", scope=scope)[fn.__name__]
@@ -94,7 +95,7 @@ class _Wrapper(ast.NodeTransformer):
     def _wrapped(self, node, line):
         name, reads = self.names.get(node), getattr(node, "id", None)
         whole = bool(name) or isinstance(node, (ast.Compare, ast.BoolOp))
-        self.places.append(Place(line, name, whole, reads, node in self.returned))
+        self.places.append(Expression(line, name, whole, reads, node in self.returned))
         return ast.Call(ast.Name(SEEN, ast.Load()), [ast.Constant(len(self.places) - 1), node], [])
 
     def visit_FunctionDef(self, node):                 # not its arguments and decorators

@@ -80,10 +80,7 @@ def _shown(exercise, judged, first, diagnosis, found):
         said += [sentence(first.problem.seen and f"In that line {first.problem.seen}"), meaning]
     elif first.wrong:
         said[-1] += f" In “{first.case}” {where.first_wrong(exercise, first, judge.expect(exercise, first.case))}."
-        failed = [k for k in judged if not k.passed]
-        said.append(where.outputs(exercise, failed))
-        if not diagnosis.name:
-            said += map(sentence, where.looks(exercise, failed))
+        said.append(where.outputs(exercise, [k for k in judged if not k.passed]))
     beside = structure.in_words(first, named=bool(diagnosis.name) and not diagnosis.partly)
     return [*map(sentence, beside), *said]
 

@@ -1,13 +1,10 @@
-"""Where an answer goes wrong: the first wrong number, which outputs and rows are wrong, and from which key block on."""
+"""Where an answer goes wrong: the first wrong number, and which outputs are wrong."""
 
 import math
 
 import torch
 
-from flashlab_course.check import judge
-
 BLOCKS = {"query": ("query block i", "B_r"), "key": ("key block j", "B_c")}
-LISTED = 6                     # row numbers that are listed one by one
 
 
 def first_wrong(exercise, judged, expected):
@@ -58,28 +55,6 @@ def _numbers(x, y):
     return f"{'NaN' if math.isnan(x) else f'{x:.{digits}g}'} instead of {y:.{digits}g}"
 
 
-# ---- which outputs, which rows
-
-def looks(exercise, failing):
-    """Sentences on what each wrong result looks like in the first case of it: NaN, zeros, or wrong in one part only."""
-    said, firsts = [], {n: (k, bound) for k in reversed(failing) for n, _, bound in k.wrong}
-    for n, (k, bound) in sorted(firsts.items()):
-        output, x, y = exercise.outputs[n], k.outcome.values[n], judge.expect(exercise, k.case).truth[n]
-        if not isinstance(y, torch.Tensor) or not x.is_floating_point():
-            continue
-        wrong, odd = wrong_entries(x, y, bound), ~x.isfinite() & y.isfinite()
-        if odd.any():
-            unwritten = " or was never written" if exercise.triton or exercise.sram_bytes else ""
-            what = f"NaN{unwritten}" if x[odd].isnan().any() else "infinite"
-            place = "every entry" if odd.all() else part(output.axes or ("row",), odd)
-            said.append(f"{output.name} is {what} in {place}")
-        elif (x == 0).all():
-            said.append(f"{output.name} is 0 everywhere in that case")
-        elif not wrong.all():
-            said.append(f"{output.name} is wrong only in {part(output.axes, wrong)}")
-    return said
-
-
 def outputs(exercise, failing):
     """"O is right; dQ and dK are wrong", where there are several outputs and some of them are right.
 
@@ -102,24 +77,3 @@ def _code(name):
 
 def listing(names):
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def part(axes, entries):
-    """What some entries of an output share: "columns 8 to 10", "5 entries of row 2", else how many they are."""
-    for dim, axis in enumerate(axes):
-        along = entries.movedim(dim, 0).flatten(1) if entries.ndim > 1 else entries[:, None]
-        if not along.any(1).all():
-            bad = along.any(1).nonzero().flatten().tolist()
-            few = "" if along[bad].all() else f"{int(entries.sum())} of the entries in "
-            return f"{few}{_span(axis, bad)}"
-    return f"{int(entries.sum())} of {entries.numel()} entries"
-
-
-def _span(axis, numbers):
-    """"row 3", "queries 2 to 5", "keys 0, 2, 4"."""
-    if len(numbers) == 1:
-        return f"{axis} {numbers[0]}"
-    listed = ", ".join(map(str, numbers[:LISTED])) + ", ..." * (len(numbers) > LISTED)
-    if numbers == list(range(numbers[0], numbers[-1] + 1)):
-        listed = f"{numbers[0]} to {numbers[-1]}"
-    return f"{'queries' if axis == 'query' else f'{axis}s'} {listed}"
