@@ -16,7 +16,6 @@ from flashlab_course.check import judge
 from flashlab_course.check.probe import Probe, read
 
 SECONDS = 3.0                  # of this thread, for the exchanges; a Triton kernel takes too long for any
-LAST = 0.5                     # and these for putting in the results themselves
 CASES = 3                      # failing cases that an exchange has to mend
 NEAR = 2e-5                    # two values are the same if they differ by less, relative to the largest number
 LOOSE = 2e-4                   # the same where scores are so large that exponentials are not as exact
@@ -69,16 +68,15 @@ class _Search:
         self.values = self.probe.values
         inner = [number for number in self.values if not self.probe.places[number].returned]
         suspect = [number for number in inner if not self._known(number, self.failing)]
-        vague = [number for number in inner if not _tell(self.values[number]) and number not in suspect]
-        rounds = ((suspect, False), (vague, False), (inner[::-1], False), (suspect, True), (inner[::-1], True),
-                  ([*self.values], False))
+        vague = [number for number in inner if not _tell(self.values[number])]
+        rounds = (suspect, False), (vague, False), (inner[::-1], False), (suspect, True), (inner[::-1], True)
         for some, shifted in () if self.exercise.triton else rounds:
             if found := self._first_cause(some, shifted):
                 return self._place(*found, True)
         blamed = () if self.exercise.ints_only else (number for number in suspect if self._blamed(number))
         if (number := next(iter(blamed), None)) is not None:
             return self._place(number, 1, False)
-        self.results, self.deadline = [], time.thread_time() + LAST
+        self.results, self.deadline = [], time.thread_time() + SECONDS / 6
         found = self._first_cause(suspect)
         return self._place(*found, True) if found else None
 
@@ -94,10 +92,10 @@ class _Search:
     def _blamed(self, number):
         """Is a value suspect, but not so in the cases that pass? Many ways lead to a whole number."""
         values, name = self.values[number], self.probe.places[number].name
-        tensor = isinstance(values[0].shape[0], bool) and hasattr(values[0].kept, "shape")
+        tensor = isinstance(values[0].shape[0], bool) and len(values[0].numbers) > 1
         made = (tensor or name in self.failing[0][2].named) and self.probe.places[number].reads is None
         elsewhere = [one for _, others, _ in self.passing for one in others.get(number, ())]
-        overflows = not _finite(values) and _finite(elsewhere)
+        overflows = elsewhere and numpy.isfinite(_all(elsewhere)).all() and not numpy.isfinite(_all(values)).all()
         return made and _tell(values) and (overflows or self._known(number, self.passing))
 
     def _first_cause(self, numbers, shifted=False):
@@ -128,9 +126,8 @@ class _Search:
 
     def _mends_as_well(self, number, sources, case, values, pool):
         mine = values.get(number, [])
-        known = [pool.values[one] for one in sources[:CASES] if one in pool.values]
-        if not sources:
-            known = [one for one, _ in (*_shifted(mine), *_switched(mine))]
+        known = ([pool.values[one] for one in sources[:CASES] if one in pool.values] if sources else
+                 [one for one, _ in (*_shifted(mine), *_switched(mine))])
         return any(self._mends(case, number, given) for given in known)
 
     def _mends(self, case, number, given):
@@ -146,7 +143,7 @@ def _instead(mine, pool, named, cut):
     shape = mine[0].shape
     for given, sources in pool.distinct.values():
         if len(given) == len(mine) or len(given) > len(mine) and (shape == (True,) or cut):
-            other = named or shape not in pool.shapes          # its shape may be what is wrong
+            other = named or shape not in pool.single          # its shape may be what is wrong
             if given[0].shape == shape or other and type(given[0].kept) is type(mine[0].kept):
                 yield given, sources
     yield from _switched(mine)
@@ -183,11 +180,6 @@ class _Pool:
             self.sequences.setdefault(_shapes(values), []).append(_all(values))
             for one in values:
                 self.single.setdefault(one.shape, []).append(one.numbers)
-                if len(one.shape) == 3 and isinstance(one.shape[1], int):
-                    rows, columns = one.shape[1:]
-                    turned = one.numbers.reshape(rows, columns).T
-                    self.single.setdefault((one.shape[0], columns, rows), []).append(turned.ravel())
-        self.shapes = set(self.single)
 
     def knows(self, values, name):
         """Has one of the solution's expressions these values, or, where they tell, do they all come up? A name that
@@ -211,10 +203,6 @@ def _shapes(values):
 
 def _all(values):
     return numpy.concatenate([one.numbers for one in values])
-
-
-def _finite(values):
-    return all(numpy.isfinite(one.numbers).all() for one in values)
 
 
 def _tell(values):

@@ -12,32 +12,31 @@ from flashlab import torch_internals
 from flashlab_course.check import judge, limits, source
 
 SEEN = "_seen_value"           # what each expression is wrapped in
+NONE = ast.Starred, ast.Slice, ast.Lambda, ast.Yield, ast.YieldFrom, ast.JoinedStr, ast.FormattedValue   # no values
 TURNS = 2_000                  # values of one expression that are kept
 LARGEST = 20_000               # elements of a value that is kept
 SPARE = 2_000                  # expressions that a run with another value may evaluate on top of twice as many
 
 # of an expression. name: what its statement sets to it. whole: it has such a name, or is a condition. reads: the name
-# that it is. returned: it is only handed on by a return
+# that it is. returned: it is only handed on by the return of the checked function
 Expression = namedtuple("Expression", "line name whole reads returned")
 # kept: a copy. shape: without sizes of 1, nested for a tuple. numbers: all of them as float64, one after the other
 Value = namedtuple("Value", "kept shape numbers")
 
 
 class Probe:
-    """fn, with each function and class of its file, rewritten so that its expressions have numbers.
-
-    places: the Expression of each number. values: {number: [Value of each turn]} of the last run in which
-    nothing was given, in the order in which they came up.
-    """
+    """fn, with each function and class of its file, rewritten so that its expressions have numbers. places: the
+    Expression of each; values: {number: [Value of each turn]} of the last run without given ones, as they came up."""
 
     def __init__(self, fn):
         fn = source.inner(fn)
-        self.file, wrapper, first = fn.__code__.co_filename, _Wrapper(), fn.__code__.co_firstlineno
+        self.file, first = fn.__code__.co_filename, fn.__code__.co_firstlineno
         tree = ast.parse("".join(linecache.getlines(self.file)))
         mine = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)
                     and min(part.lineno for part in (node, *node.decorator_list)) == first)
         kept = [node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
         kept = kept if mine in kept else [mine]
+        wrapper = _Wrapper(mine)
         module = ast.fix_missing_locations(wrapper.generic_visit(ast.Module(kept, [])))
         scope = {**fn.__globals__, **inspect.getclosurevars(fn).nonlocals, SEEN: self._seen}
         self.fn = source.load_text(ast.unparse(module), f"{self.file}, probed", scope=scope)[fn.__name__]
@@ -68,27 +67,27 @@ class Probe:
 class _Wrapper(ast.NodeTransformer):
     """Wraps every expression that is evaluated, and what a name holds after `name += ...`."""
 
-    def __init__(self):
+    def __init__(self, checked):
         self.places, self.names, self.returned = [], {}, ()
+        self.checked = set(ast.walk(checked))
 
     def visit(self, node):
         if isinstance(node, ast.stmt):
             value = getattr(node, "value", None)
             named = [target.id for target in getattr(node, "targets", ()) if isinstance(target, ast.Name)]
             self.names = dict.fromkeys([value], named[0]) if named else {}
-            parts = [value, *getattr(value, "elts", ())] if isinstance(node, ast.Return) else []
+            result = isinstance(node, ast.Return) and node in self.checked
+            parts = [value, *getattr(value, "elts", ())] if result else []
             self.returned = parts if all(isinstance(part, (ast.Name, ast.Tuple)) for part in parts) else ()
         node = super().visit(node)
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             held = ast.Name(node.target.id, ast.Load())
             self.names = {held: held.id}
             return [node, ast.Assign([node.target], self._wrapped(held, node.lineno))]
-        unnumbered = (ast.Starred, ast.Slice, ast.Lambda, ast.Yield, ast.YieldFrom, ast.JoinedStr,
-                      ast.FormattedValue)
-        if (not isinstance(node, ast.expr) or isinstance(node, unnumbered)
+        if (not isinstance(node, ast.expr) or isinstance(node, NONE)
                 or not isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
                 or isinstance(node, ast.Constant) and type(node.value) not in (int, float, bool)
-                or isinstance(node, ast.Tuple) and any(isinstance(part, unnumbered) for part in node.elts)):
+                or isinstance(node, ast.Tuple) and any(isinstance(part, NONE) for part in node.elts)):
             return node
         return self._wrapped(node, node.lineno)
 
@@ -132,9 +131,9 @@ def read(value):
         if array.dtype.kind in "iufb" and 0 < array.size <= LARGEST:
             return Value(value, (array.dtype.kind == "b", *(size for size in array.shape if size > 1)),
                          array.ravel().astype(numpy.float64))
+        return None
     except Exception:                                  # a tensor of a kind that cannot be read
-        pass
-    return None
+        return None
 
 
 def _given_as(value, given):

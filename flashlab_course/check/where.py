@@ -25,17 +25,12 @@ def first_wrong(exercise, judged, expected):
 
 
 def first_index(value, truth, bound):
-    """Where the first wrong number of a result is; () for a number that stands alone."""
+    """Where the first wrong number of a result is; () for one that stands alone. NaN is right where NaN belongs."""
     if not isinstance(truth, torch.Tensor):
         return ()
-    return tuple(wrong_entries(value, truth, bound).nonzero()[0].tolist())
-
-
-def wrong_entries(value, truth, bound):
-    """Where value is off by more than the bound: a bool tensor. NaN is right where NaN belongs."""
     x, y = value.double(), truth.double()
-    same = (x == y) | (x.isnan() & y.isnan())
-    return ~(((x - y).abs() <= bound) | same)
+    right = ((x - y).abs() <= bound) | (x == y) | (x.isnan() & y.isnan())
+    return tuple((~right).nonzero()[0].tolist())
 
 
 def _blocks(axes, index, shape, sizes):
@@ -56,18 +51,12 @@ def _numbers(x, y):
 
 
 def outputs(exercise, failing):
-    """"O is right; dQ and dK are wrong", where there are several outputs and some of them are right.
-
-    failing: all cases that fail
-    """
+    """"O is right; dQ and dK are wrong", where some of several outputs are right. failing: all cases that fail"""
     compared = [k for k in failing if k.problem is None and (k.wrong or not k.structure)]
     bad = {n for k in compared for n, *_ in k.wrong}
     right, wrong = ([o.name for n, o in enumerate(exercise.outputs) if (n in bad) == which] for which in (False, True))
-    return f"{_are(right)} right; {_are(wrong)} wrong." if right and wrong else ""
-
-
-def _are(names):
-    return f"{listing([*map(_code, names)])} {'is' if len(names) == 1 else 'are'}"
+    are = [f"{listing([*map(_code, names)])} {'is' if len(names) == 1 else 'are'}" for names in (right, wrong) if names]
+    return f"{are[0]} right; {are[1]} wrong." if right and wrong else ""
 
 
 def _code(name):
