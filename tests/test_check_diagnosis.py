@@ -138,6 +138,28 @@ def test_the_first_line_that_goes_wrong_is_shown_in_the_learners_own_names():
     assert "`weights = torch.softmax(scores, -1).nan_to_num(0) * scale`" in in_words(report), str(report)
 
 
+def sizes_of_a_row_too_many(N_q, N_k, d, d_v):
+    S = (N_q + 1) * N_k
+    reads = N_q * d + N_k * d + 3 * S + N_k * d_v
+    return reads, 3 * N_q * N_k + N_q * d_v
+
+
+def rows_end_with_the_keys(Q, K, i, j, B_r, B_c):
+    start = i * B_r
+    rows = Q[start:start + B_c]
+    return rows @ K[j * B_c:(j + 1) * B_c].T / Q.shape[1] ** 0.5
+
+
+@pytest.mark.parametrize("name, fn, code", [
+    ("ex07_traffic_naive", sizes_of_a_row_too_many, "`S = (N_q + 1) * N_k`"),         # whole numbers, no case passes
+    ("ex00_score_tile", rows_end_with_the_keys, "`rows = Q[start:start + B_c]`"),     # a shape goes wrong later
+])
+def test_the_cause_is_shown_not_the_line_where_it_shows(name, fn, code):
+    exercise = form.exercise(name)
+    found = line.first_wrong(exercise, fn, diagnose.judge_all(exercise, fn))
+    assert found.certain and code in str(found), str(found)
+
+
 def test_another_style_is_no_mistake():
     """The scores lack their factor in every case; the case that passes shows that this does no harm."""
     def attention(Q, K, V, *, causal=False, scale=None):

@@ -264,7 +264,7 @@ def test_uninitialised_memory_cannot_look_right():
         return P
 
     report = said(half_done)
-    assert "P is NaN in key" in report.message, str(report)
+    assert "is NaN instead of" in report.message, str(report)
 
 
 # ---- what else a report says

@@ -34,7 +34,6 @@ class Case:
 
 
 def _in_words(value):
-    """0:4 of a slice, float16 of torch.float16."""
     return f"{value.start}:{value.stop}" if isinstance(value, slice) else str(value).removeprefix("torch.")
 
 

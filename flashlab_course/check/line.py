@@ -197,7 +197,6 @@ class _Pool:
 
 
 def _shapes(values):
-    """Of whole numbers and conditions alike."""
     return tuple(one.shape[1:] if isinstance(one.shape[0], bool) else one.shape for one in values)
 
 
