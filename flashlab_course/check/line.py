@@ -77,7 +77,7 @@ class _Search:
         if (number := next(iter(blamed), None)) is not None:
             return self._place(number, 1, False)
         self.results, self.deadline = [], time.thread_time() + SECONDS / 6
-        found = self._first_cause(suspect)
+        found = None if self.exercise.triton else self._first_cause(suspect)
         return self._place(*found, True) if found else None
 
     def _place(self, number, turn, certain):
