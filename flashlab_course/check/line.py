@@ -92,7 +92,7 @@ class _Search:
     def _blamed(self, number):
         """Is a value suspect, but not so in the cases that pass? Many ways lead to a whole number."""
         values, name = self.values[number], self.probe.places[number].name
-        tensor = isinstance(values[0].shape[0], bool) and len(values[0].numbers) > 1
+        tensor = hasattr(values[0].kept, "shape") and len(values[0].numbers) > 1
         made = (tensor or name in self.failing[0][2].named) and self.probe.places[number].reads is None
         elsewhere = [one for _, others, _ in self.passing for one in others.get(number, ())]
         overflows = elsewhere and numpy.isfinite(_all(elsewhere)).all() and not numpy.isfinite(_all(values)).all()
