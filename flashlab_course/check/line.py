@@ -32,7 +32,7 @@ class Place:
 
     def __str__(self):
         if self.certain:
-            return f"Line {self.line}, `{self.code}`, is the cause: with the right value there, the result is right."
+            return f"Line {self.line}, `{self.code}`: with the right value here, the result comes out right."
         return f"Line {self.line}, `{self.code}`, is the first with a wrong value; the cause is here or above."
 
 
