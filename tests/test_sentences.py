@@ -127,7 +127,10 @@ NUMBERS = [
     ("14", "ring_h200", "two GPUs", ZIGZAG, "ms"),
     ("15", "gpt_h200", "training", {"implementation": "flash_attention", "context": 262144}, "peak_bytes"),
     ("15", "gpt_h200", "generation", {"prompt": 1024, "batch": 1, "cached": True, "graph": True}, "tokens_s"),
-    ("16", "forward_h200", "all", HOPPER | {"N": 512}, "ms"),
+    ("16", "forward_h100", "all", HOPPER | {"N": 512}, "ms"),
+    ("16", "forward_h100", "all", {"implementation": "naive_forward", "N": 16384}, "ms"),
+    ("16", "forward_h200", "all", {"implementation": "sdpa_math", "N": 512}, "rms_error"),
+    ("16", "forward_h200", "all", {"implementation": "sdpa_efficient", "N": 512}, "tflops"),
     ("16", "forward_h200", "FlashAttention-4", {"implementation": "fa4"}, "ms"),
     ("16", "forward_h200", "float16", HOPPER | {"N": 16384, "d": 64}, "ms"),
     ("16", "forward_h200", "d = 256", {"implementation": "fa2_tma_forward", "N": 16384}, "ms"),
@@ -143,8 +146,8 @@ NUMBERS = [
     ("16", "backward_h200", "shared heads, whole groups", BACK | {"causal": True, "N": 4096, "d": 128}, "tflops"),
     ("16", "spans_h200", "all", {"packed": True}, "times_faster"),
     ("16", "spans_h200", "before", {"packed": True}, "times_faster"),
-    ("16", "launch_h200", "all", {"call": "flash_attention, backward"}, "us"),
-    ("16", "launch_h200", "checked each time", {"call": "flash_attention"}, "us"),
+    ("16", "launch_h100", "all", {"call": "flash_attention, both of a layer"}, "us"),
+    ("16", "launch_h100", "all", {"call": "sdpa, backward"}, "us"),
     ("16", "counters_h100", None, {"implementation": "naive_forward", "N": 4096}, "dram_read"),
 ]
 
