@@ -11,7 +11,7 @@
 #
 # **You will be able to** time a GPU kernel so that the number means something, say what holds a kernel back, and see through a benchmark that flatters.
 #
-# **You need** chapters 06, 07, 10 and 11; chapters 12 and 12b explain the last kernel · **sittings 1 to 4:** 40, 35, 40 and 45 minutes · **runs on** CPU (recorded figures) or GPU (a live run of a minute or two)
+# **You need** chapters 06, 07, 10 and 11; chapters 12 and 12b explain the last kernel · **sittings 1 to 4:** 25, 20, 35 and 40 minutes · **runs on** CPU (recorded figures) or GPU (a live run of a minute or two)
 #
 # Two of the course's forward kernels are compared here: the first, of chapter 10, and the last, for Hopper GPUs. Their rivals are naive attention and PyTorch's `scaled_dot_product_attention` (SDPA), which has several backends:
 #
@@ -243,8 +243,9 @@ in_units(said, kernel[first]["ms"]).on(figures.benchmark(results, "ms", d, causa
 # Both axes are logarithmic: a line of slope 1 grows like the FLOPs. At the largest $N$ the batch is 1. That is the case that FlashAttention was written for: one long text.
 
 # %%
-texts = {label(name): row["ms"] for name, row in ((name, measured(name, 64, False).get(last)) for name in (ours, *others)) if row}
-figures.bars(texts, f"One text of {last} tokens: {label(ours)} takes {texts[label(ours)]:.1f} ms, the slowest {max(texts.values()):.0f} ms",
+texts = {name: row["ms"] for name in (ours, *others) if (row := measured(name, 64, False).get(last))}
+texts = dict(sorted(texts.items(), key=lambda item: item[1]))
+figures.bars(texts, f"One text of {last} tokens: {label(ours)} takes {texts[ours]:.1f} ms, the slowest {max(texts.values()):.0f} ms",
              f"{source[0].upper()}{source[1:]}. N = {last}, d = 64, no mask.", "ms")
 
 # %% [markdown]
@@ -270,7 +271,7 @@ in_units(said, 2**20).on(figures.benchmark(results, "peak_bytes", d, causal, liv
 
 # %%
 row = naive[max(naive)]
-peaks = {label(name): rows[row["N"]]["peak_bytes"] / 2**30 for name, rows in {ours: kernel, **others}.items() if row["N"] in rows}
+peaks = {name: rows[row["N"]]["peak_bytes"] / 2**30 for name, rows in {ours: kernel, **others}.items() if row["N"] in rows}
 matrices = row["peak_bytes"] / (2 * row["B"] * row["H"] * row["N"]**2)
 figures.bars(peaks, f"Naive attention holds {matrices:.1f} matrices of N × N for each head at once",
              f"{source[0].upper()}{source[1:]}. N = {row['N']}, d = {d}, batch {row['B']}, beyond Q, K, V.", "GiB")
@@ -341,7 +342,7 @@ figures.bars(of_cudnn, f"In float16 at d = 128 {place['float16, d = 128']} cuDNN
 # %% [markdown]
 # The Hopper kernel takes $d$ = 64 and 128 only, so $d = 256$ falls to an earlier rung.
 #
-# PyTorch's FlexAttention generates a kernel from your formula for a score: Triton code in PyTorch 2.11, recorded here (2.13 can generate CuTe code instead). With the formula left unchanged it is, against cuDNN, {{standing(of_flex)}}, at {{min(flex_span):.2f}} to {{max(flex_span):.2f}} times its speed.
+# PyTorch's FlexAttention generates a kernel from your formula for a score: Triton code in PyTorch 2.11, recorded here (2.13 can generate CuTe code instead). Without a formula of your own it has {{min(flex_span):.2f}} to {{max(flex_span):.2f}} times cuDNN's speed, and is {{standing(of_flex)}}.
 #
 # And then there are sizes that no benchmark shows. A sequence of 4095 tokens has a last tile with a row missing. If eight query heads share a key head, an eighth of the key blocks is left.
 
@@ -362,7 +363,7 @@ figures.bars(odd, f"Odd sizes keep {min(odd.values()):.0%} of the speed or more"
              "d = 128. Shared heads: two runs, of two days.", "times the speed at N = 4096, equal heads")
 
 # %% [markdown]
-# Shared heads were once slow backwards. With a program for each key block of each key head, 8 key heads left 256 programs for 132 SMs. Under a mask the longest program has 32 times the work of the shortest, and most SMs waited at the end: {{whole:.2f}} times the speed (`results/backward_h200.json`, the run “shared heads, whole groups”). Now several programs own the same keys, here one for each query head, and their dK and dV are added up at the end.
+# In the backward pass, shared heads were slow at first. With a program for each key block of each key head, 8 key heads left 256 programs for 132 SMs. Under a mask the longest program has 32 times the work of the shortest, and most SMs waited at the end: {{whole:.2f}} times the speed (`results/backward_h200.json`, the run “shared heads, whole groups”). Now several programs own the same keys, here one for each query head, and their dK and dV are added up at the end.
 #
 # Windows and packed sequences were recorded, too:
 
@@ -377,7 +378,7 @@ window, all_of_it = 2048, 16384
 by_scores = (all_of_it**2 / 2) / (window * all_of_it - window**2 / 2)
 
 # %% [markdown]
-# Counted in scores, this window could be {{by_scores:.1f}} times as fast. Tiles at both of its edges are computed whole and need a mask; what that costs has not been measured apart. Packing once cost up to {{100 * (1 - min(packed_before)):.0f}} %, at N = {{packed_before[min(packed_before)]}} (`results/spans_h200.json`, the run “before”, which also timed the making of `cu_seqlens`).
+# This window leaves so few scores that it could be {{by_scores:.1f}} times as fast. Tiles at both of its edges are computed whole and need a mask; what that costs has not been measured apart. Packing once cost up to {{100 * (1 - min(packed_before)):.0f}} %, at N = {{packed_before[min(packed_before)]}} (`results/spans_h200.json`, the run “before”, which also timed the making of `cu_seqlens`).
 #
 # **Takeaway.** A benchmark shows the sizes that somebody chose. Ask for yours.
 #
@@ -417,7 +418,7 @@ in_units(said, once).on(figures.model_vs_counters(counters), x=row["N"], ax=-1)
 #
 # ### Bytes set a limit
 #
-# No kernel here moves bytes much faster than a plain copy does, so bytes alone limit the speed. Naive attention's four operations read or write a matrix of $N \times N$ six times, in 16 bits: the first product writes $S$, the scale and softmax each read and write one, the second product reads $P$. Each score takes $4d$ FLOPs. **Predict** the most TFLOP/s that naive attention could reach at $d = 64$, if a copy moves {{copy:.1f}} TB/s.
+# No kernel moves bytes much faster than a plain copy does. So the bytes alone set a speed limit. Naive attention's four operations read or write a matrix of $N \times N$ six times, in 16 bits: the first product writes $S$, the scale and softmax each read and write one, the second product reads $P$. Each score takes $4d$ FLOPs. **Predict** the most TFLOP/s that naive attention could reach at $d = 64$, if a copy moves {{copy:.1f}} TB/s.
 
 # %%
 my_naive_limit = None     # TFLOP/s
@@ -445,7 +446,7 @@ said.on(figures.curves(figures.series(points, "N", "tflops", of="name"), f"At N 
 #
 # Two cautions. The counters saw 16 heads, the clock 32: we assume that a head's bytes stay the same. And the fused kernel's bytes are slightly too few: what still sits in L2 at the end was never counted as written.
 #
-# **Takeaway.** A flat line alone proves nothing. SDPA efficient stores no $S$ either, and on an H200 its line stays between {{min(efficient):.0f}} and {{max(efficient):.0f}} TFLOP/s at $d = 64$.
+# **Takeaway.** A flat line alone proves nothing. SDPA efficient stores no $S$, so its bytes do not limit it. Yet its line is flat, too: {{min(efficient):.0f}} to {{max(efficient):.0f}} TFLOP/s at $d = 64$, on an H200.
 #
 # ### Right of the ridge
 #
@@ -511,10 +512,6 @@ figures.bars(fast, f"The kernel's time of a score is {ps[ours] / sum(alone.value
 #
 # **Takeaway.** Left of the ridge bytes are the limit. Right of it the matrix product is only one of several candidates.
 #
-# *End of sitting 3.*
-#
-# ## Sitting 4 · Short sequences, masks, errors, lies
-#
 # ### Why short sequences are slower
 #
 # In TFLOP/s the lines of the fused kernels rise with $N$, although the inputs always have the same size. **Predict** for the kernel: at $N$ = {{first}} it takes {{kernel[first]['ms']:.3f}} ms. Which share of that, in per cent, would a copy need for $Q$, $K$, $V$ and $O$, of {{4 * kernel[first]['B'] * kernel[first]['H'] * first * d * 2 / 1e6:.0f}} MB in all?
@@ -568,6 +565,10 @@ figures.bars(hosts, f"A call takes the host {min(slower.values()):.1f} to {max(s
 # PyTorch runs the backward pass of CUDA tensors on a thread of its own. On a GPU, try your small calls under `with torch.autograd.set_multithreading_enabled(False):`, and measure what that saves. `python -m flashlab bench launch` measures all of these calls as they are.
 #
 # **Takeaway.** At small sizes a benchmark of kernels says little about the time of a step: measure calls as they are made.
+#
+# *End of sitting 3.*
+#
+# ## Sitting 4 · Masks, errors, gradients, lies
 #
 # ### Why causal TFLOP/s are lower
 #
@@ -634,7 +635,7 @@ from flashlab.ladder import rung
 for name in (first_kernel_name(backward), ours_back):
     done = rung(name).cost(4096, 4096, d, B_r=64, B_c=64).matmul_flops / cost.attention_flops(1, 1, 4096, 4096, d) * 2
     top = max(row["tflops"] for row in gradients[name].values())
-    print(f"{label(name)}: {done:.0f} products (modelled) where 5 count; all of them at {done / 5 * top:.0f} TFLOP/s")
+    print(f"{label(name)}: {done:.0f} products (modelled) where 5 count; if all counted, {done / 5 * top:.0f} TFLOP/s")
 back = {name: gains(loaded_backward, kernel_name(loaded_backward), name) for name in ("sdpa_cudnn", "fa4")}
 figures.gain_of_rung(backward, ours_back, "fa4")
 
@@ -695,7 +696,7 @@ said.on(figures.bars(lies, f"One run of the kernel is {r['tflops']:.0f} TFLOP/s,
                      worse=tuple(lies)[1:]), axis="x")
 
 # %% [markdown]
-# Each figure is true, and each leaves out its denominator. A few questions expose most of these tricks. Which FLOPs are counted? Against whom? At which sizes and dtype, and what happened at the others? Was it correct? How far do repeated runs differ?
+# Each number is true, and each hides what was counted or timed. A few questions expose most of these tricks. Which FLOPs are counted? Against whom? At which sizes and dtype, and what happened at the others? Was it correct? How far do repeated runs differ?
 #
 # **Takeaway.** A speed is a count over a time: ask how both were taken.
 #
