@@ -252,7 +252,7 @@ CALLS = {
                            ("split", "1.00 to 1.00 × the speed of “+ base 2”, ahead at 0 of 8 sizes, tied at 8"))},
     "speeds_beside": (lambda: figures.speeds_beside(climb(), {"fa2_tma_forward": "TMA", "fa2_split_forward": None},
                                                     "sdpa_cudnn"),
-                      "Against “SDPA cuDNN” on average: from 0.75 × (“+ split loop”) to 0.83 × (“TMA”)"),
+                      "Against “SDPA cuDNN” on average: from 0.69 × (“+ split loop”) to 0.83 × (“TMA”)"),
     "speeds_beside: one": (lambda: figures.speeds_beside(climb(), {"fa2_split_forward": None}, "sdpa_cudnn"),
                            "“+ split loop” against “SDPA cuDNN”: ahead at 0 of 8 sizes, tied at 0, behind at 8"),
     "warps_at_work": (lambda: figures.warps_at_work({"ring": at_work()}, "four blocks."),

@@ -125,6 +125,7 @@ NUMBERS = [
     ("14", "ring_h200", "two GPUs", ZIGZAG, "send_ms"),
     ("14", "ring_h200", "two GPUs", ZIGZAG, "compute_ms"),
     ("14", "ring_h200", "two GPUs", ZIGZAG, "ms"),
+    ("15", "forward_h200", "all", None, "copy_tb_s"),
     ("15", "gpt_h200", "training", {"implementation": "flash_attention", "context": 262144}, "peak_bytes"),
     ("15", "gpt_h200", "generation", {"prompt": 1024, "batch": 1, "cached": True, "graph": True}, "tokens_s"),
     ("16", "forward_h100", "all", HOPPER | {"N": 512}, "ms"),

@@ -11,9 +11,9 @@
 #
 # **You will be able to** train a small language model whose attention is your own code, say what a training step costs in memory and FLOPs, and let the model write with a KV cache.
 #
-# **You need** chapters 08 and 11 · **sittings 1 to 3:** 15, 25 and 40 minutes · **runs on** CPU or GPU
+# **You need** chapters 08 and 11 · **sittings 1 to 3:** 15, 30 and 40 minutes · **runs on** CPU or GPU
 #
-# The model is small, so that a laptop can train it, and has all the parts of a large one. From run to run only its attention changes. Your `ex08_autograd_function`, `ex10_triton_forward` and `ex11_dkdv` take part if they pass.
+# The model is small, so that a laptop can train it, and has all the parts of a large one. From run to run only its attention changes.
 
 # %%
 import flashlab  # first: it tells Triton where to run
@@ -32,7 +32,7 @@ copy = load_results("forward_h200")["ceilings"]["copy_tb_s"]
 print(f"The models below train on {torch.cuda.get_device_name() if device == 'cuda' else 'one core of the CPU'}.")
 
 # %% [markdown]
-# As shipped, this notebook trains for seconds. At the end come back, set `steps` to 1500, and run everything again: on one core that takes five minutes, and the model begins to spell.
+# This trains for seconds. At the end, come back and set `steps` to 1500: on one core that takes five minutes, and the model begins to spell.
 
 # %%
 steps = 120                                          # change me: 1500
@@ -50,7 +50,7 @@ print(f"{len(tokens):,} tokens to train on, {len(held_back):,} held back. It beg
 print(gpt.text()[:148])
 
 # %% [markdown]
-# In each layer attention lets a token look at those before it, then an MLP works on each token alone. Positions enter as rotations of $Q$ and $K$, so no table limits the length that the code takes. (Beyond the trained length quality falls.) Here is a layer, from `flashlab_course/gpt/model.py`; the whole model has less than 150 lines.
+# In each layer attention lets a token look at those before it, then an MLP works on each token alone. Positions enter as rotations of $Q$ and $K$, so no table limits the length that the code takes. (Beyond the trained length quality falls.) Here is a layer, from `flashlab_course/gpt/model.py`:
 
 # %%
 import inspect
@@ -77,13 +77,13 @@ _ = compare("the small GPT", my_model, {"weights": sum(weight.numel() for weight
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# A layer has 128 × 128 weights each for $Q$ and the output, 128 × 64 each for $K$ and $V$, and 2 × 128 × 512 in the MLP. A model that knows nothing finds all 256 bytes equally likely: its loss is $\ln 256$.
+# A layer has $2 \cdot 128^2$ weights for $Q$ and the output, $2 \cdot 128 \cdot 64$ for $K$ and $V$, and $2 \cdot 128 \cdot 512$ in the MLP. A model that knows nothing finds all 256 bytes equally likely: its loss is $\ln 256$.
 #
 # </details>
 #
 # ### Attention is an argument
 #
-# All that the model asks for is `attention(Q, K, V, causal=True)`, which returns $O$. Naive attention stores $S$ and $P$ for every head. SDPA's math backend is PyTorch's version of the same. `flash_attention` is the course's operator. Yours is the `autograd.Function` of chapter 08 on a CPU, and your Triton kernels on a GPU.
+# All that the model asks for is `attention(Q, K, V, causal=True)`, which returns $O$. Naive attention stores $S$ and $P$ for every head. SDPA math is PyTorch's version of it. `flash_attention` is the course's operator. Yours is the `autograd.Function` of chapter 08 on a CPU, and your Triton kernels on a GPU.
 
 # %%
 mine, still_open = yours.attentions()
@@ -130,8 +130,6 @@ for name, attention in attentions.items():
     began = clock()
     losses[name] = gpt.train(models[name], tokens, many, batch=4, context=128, learning_rate=5e-3, report=gpt.progress(name))
     speed[name] = many * 4 * 128 / (clock() - began)
-
-# %%
 apart = abs(losses["flash_attention"][-1] - losses["naive"][-1])
 seen = steps * 4 * 128 / len(tokens)
 print(f"The last losses of naive attention and flash_attention are {apart:.0e} apart; a run has seen {seen:.2f} of the text.")
@@ -140,9 +138,9 @@ figures.curves({name: dict(enumerate(values)) for name, values in losses.items()
                "step", "loss (nats a character)", ylim=(0, None))
 
 # %% [markdown]
-# Exact attention is exact: only the order of additions differs, and training carries that along. On a CPU `flash_attention` is slow, because its tiles are a Python loop.
+# Only the order of additions differs, and training carries that along. On a CPU `flash_attention` is slow, because its tiles are a Python loop.
 #
-# Here is the loss on text that the model has not seen, and some of its writing:
+# Here is the loss on unseen text, and some writing:
 
 # %%
 learned = models["flash_attention"]
@@ -209,17 +207,17 @@ figures.curves(needs, "80 GiB have room for " + ", ".join(f"{N:,} tokens with {n
 # %% [markdown]
 # At short contexts the lines run together, since the MLP keeps more than attention. Then one grows with $N^2$ and the other with $N$.
 #
-# **Your turn** (5 minutes). Where does grouping the heads help here? Change `kv_heads` to 1 in `large`, or give the model more layers and fewer columns, and look at both lines again.
+# **Your turn** (5 minutes). Where does grouping the heads help here? Change `kv_heads` to 1 in `large`, or give the model more layers and fewer columns.
 
 # %%
 # Your experiment goes here.
 
 # %% [markdown]
-# **Takeaway.** FlashAttention takes away the one part of a model's memory that grows with the square of the context.
+# **Takeaway.** FlashAttention removes the one part of training's memory that grows with $N^2$.
 #
 # ### How much of a machine
 #
-# A model's work can be counted: 6 FLOPs for each weight and token, and attention's own products. Divide that count by the time, and by what the machine can do: the *model FLOPs utilisation*, MFU. Published numbers differ in what they count. This course counts half of the pairs under a causal mask, and never what is computed twice.
+# A model's work can be counted: 6 FLOPs for each weight and token, and attention's own products. Divide that count by the time, and by what the machine can do: the *model FLOPs utilisation*, MFU. This course counts half of the pairs under a causal mask, and never what is computed twice.
 #
 # **Exercise: MFU** ([exercises/ex15_mfu.py](../exercises/ex15_mfu.py), 15 minutes).
 
@@ -263,7 +261,7 @@ for name, share in found.items():
     print(f"{name}: MFU {share:.0f} %")
 
 # %% [markdown]
-# **Takeaway.** MFU counts only the model's own work. Ask of a published one how it counts masked pairs and recomputation.
+# **Takeaway.** Ask of a published MFU how it counts masked pairs and recomputation.
 #
 # ### Where the time goes
 #
@@ -280,7 +278,7 @@ figures.bars(parts, "Attention takes " + ", ".join(f"{of['attention'] / sum(of.v
              "Measured here: 2 layers of 128 columns, 4 windows of 128 tokens, float32.", "ms of a step, forward and backward")
 
 # %% [markdown]
-# **Takeaway.** Measure before you tune: a kernel that is twice as fast saves half of its share, and nothing else.
+# **Takeaway.** Measure before you tune: a kernel that is twice as fast saves half of its share.
 #
 # *End of sitting 2.*
 #
@@ -288,7 +286,7 @@ figures.bars(parts, "Attention takes " + ", ".join(f"{of['attention'] / sum(of.v
 #
 # ### One token at a time
 #
-# To write a token the model needs the keys and values of all tokens before it. They depend on nothing that comes later, so compute each once and keep it: the KV cache. Then a step is one query for each head.
+# To write a token the model needs the keys and values of all tokens before it. They depend on nothing that comes later, so compute each once and keep it: the KV cache.
 #
 # **Exercise: new tokens, old keys** ([exercises/ex15_generate_step.py](../exercises/ex15_generate_step.py), 25 minutes).
 
@@ -333,9 +331,9 @@ figures.curves(times, f"After 512 tokens a cache saves {1 - at_512['with a cache
                "Measured here: 2 layers of 128 columns, the likeliest token each time.", "tokens so far", "ms for one more", log="xy")
 
 # %% [markdown]
-# The cache saves less than the FLOPs promise. One token is a matrix times a vector, so each weight is read for two FLOPs. And here even that is short beside PyTorch's time to call some sixty operations.
+# The cache saves less than the FLOPs promise: one token is a matrix times a vector, and each weight is read for two FLOPs. Here even that is short beside PyTorch's time to call its small operations.
 #
-# On a GPU memory is the bound: each token reads all weights and the whole cache. **Predict** the most tokens a second that an H200, which copies {{copy:.1f}} TB/s, could write for one reader with the larger model in bfloat16, after 32,768 tokens: with 8 key heads of 128 columns, and with 2.
+# On a GPU each token reads all weights and the whole cache. **Predict** the most tokens a second that an H200, which copies {{copy:.1f}} TB/s, could write for one reader with the larger model in bfloat16, after 32,768 tokens: with 8 key heads of 128 columns, and with 2.
 
 # %%
 my_bound = {"8 key heads": None, "2 key heads": None}
@@ -355,11 +353,11 @@ _ = compare("most tokens a second on an H200", my_bound, bounds, "tokens/s", rea
     copy * 1e12 / decode_bytes(large, 1, 32768, 4): "A bfloat16 has 2 bytes."})
 
 # %% [markdown]
-# **Takeaway.** Training is limited by FLOPs, decoding by bytes. So models group their heads, and chapter 13's kernel shares out the keys of a single query.
+# **Takeaway.** Training is limited by FLOPs, decoding by bytes. So models group their heads.
 #
 # ### On a GPU
 #
-# `python -m flashlab bench gpt` does all of this there: loss curves in bfloat16, longer and longer contexts, the parts of a step, generation. This is what the larger model took on an H200:
+# `python -m flashlab bench gpt` does all of this there. This is what training the larger model took on an H200:
 
 # %%
 recorded = load_results("gpt_h200")
@@ -368,21 +366,19 @@ longest = {name: max(N for one, N in rows if one == name and rows[one, N]["token
 print(f"recorded on {where(recorded)}")
 done = [row for row in recorded["rows"] if row["tokens_s"]]
 memory = figures.series(done, "context", "peak_bytes")
+of_ours = rows["flash_attention", 32768]
+rival = max((row for (name, N), row in rows.items() if N == 32768 and name.startswith("SDPA") and row["tokens_s"]), key=lambda row: row["tokens_s"])
+ends = {row["implementation"]: row["losses"][-1] for row in recorded["curves"] if row["losses"]}
 figures.curves(memory, f"Naive attention ends at {longest['naive']:,} tokens, flash_attention is still there at {max(memory['flash_attention']):,}",
                f"Recorded on {where(recorded)}.", "context N", "peak memory", log="xy", byte="y", ticks=[1024, 4096, 16384, 65536, 262144])
 
-# %%
-ours = rows["flash_attention", 32768]
-rival = max((row for (name, N), row in rows.items() if N == 32768 and name.startswith("SDPA") and row["tokens_s"]), key=lambda row: row["tokens_s"])
-ends = {row["implementation"]: row["losses"][-1] for row in recorded["curves"] if row["losses"]}
-
 # %% [markdown]
-# Naive attention keeps matrices of $N \times N$ for the backward pass of all 12 layers, and ends at {{longest['naive']:,}} tokens; SDPA math ends at {{longest['SDPA math']:,}}. `flash_attention` still trains at {{max(memory['flash_attention']):,}}, in {{memory['flash_attention'][max(memory['flash_attention'])] / 2**30:.0f}} GiB. At 32,768 tokens it trains on {{ours['tokens_s']:,.0f}} tokens a second over {{ours['steps']}} steps, {{ours['tokens_s'] / rival['tokens_s']:.2f}} times as many as the fastest of SDPA's, {{rival['implementation']}}.
+# Naive attention ends at {{longest['naive']:,}} tokens, SDPA math at {{longest['SDPA math']:,}}. `flash_attention` still trains at {{max(memory['flash_attention']):,}}, in {{memory['flash_attention'][max(memory['flash_attention'])] / 2**30:.0f}} GiB. At 32,768 tokens it has {{of_ours['tokens_s'] / rival['tokens_s']:.2f}} times the speed of the fastest SDPA, {{rival['implementation']}} (over {{of_ours['steps']}} steps).
 #
-# With $N$ attention's share of the FLOPs grows. The course's kernel uses the machine better than PyTorch's small operations do, so the utilisation rises from {{rows['flash_attention', 1024]['mfu']:.0%}} to {{rows['flash_attention', max(memory['flash_attention'])]['mfu']:.0%}}. The losses of {{len(ends)}} attentions in bfloat16 end at most {{max(ends.values()) - min(ends.values()):.3f}} apart.
+# The more of the FLOPs are attention's, the better the machine is used: MFU rises from {{rows['flash_attention', 1024]['mfu']:.0%}} to {{rows['flash_attention', max(memory['flash_attention'])]['mfu']:.0%}}. The losses of {{len(ends)}} attentions in bfloat16 end at most {{max(ends.values()) - min(ends.values()):.3f}} apart.
 
 # %% [markdown]
-# And writing? A token's step is hundreds of short launches, and the host cannot keep up. `generate(..., graph=True)` captures the step once as a CUDA graph and replays it (chapter 13).
+# In writing, a token's step is hundreds of short launches, and the host cannot keep up. `generate(..., graph=True)` captures the step as a CUDA graph and replays it (chapter 13).
 
 # %%
 writing = load_results("gpt_h200", "generation")
@@ -402,7 +398,7 @@ for N, batch in ((1024, 1), (32768, 8)):
 # %% [markdown]
 # ### Inside models of others
 #
-# A model from Hugging Face's transformers takes its attention by name, and `huggingface.register()` makes the course's operator one of those names. The package is an extra: `pip install -e .[transformers]`. Nothing is downloaded here. The model is small, and its weights are random.
+# A model from Hugging Face's transformers takes its attention by name, and `huggingface.register()` makes the course's operator one of those names. The package is an extra: `pip install -e .[transformers]`. The model here is small and random: nothing is downloaded.
 
 # %%
 import importlib.util
@@ -443,11 +439,9 @@ if with_transformers:
 # %% [markdown]
 # The padding is taken out, and the other tokens are packed one after the other, with `cu_seqlens` to tell them apart. No mask of $N \times N$ is made.
 #
-# **Takeaway.** One function with a clear contract fits into models that you did not write.
-#
 # ### An open question
 #
-# Two runs with two exact attentions drift apart by rounding. A third run with another seed differs a thousand times as much. So how small a mistake in an attention can hide in a loss curve? Multiply the scores by 1.01, or drop the last key, and train. Which mistakes does the curve show, and after how many steps? Which test of this course would have found them in a second?
+# How small a mistake in an attention can hide in a loss curve? Multiply the scores by 1.01, or drop the last key, and train. Compare with a run of another seed. Which mistakes does the curve show, and after how many steps? Which test of this course would have found them in a second?
 
 # %%
 # Your experiment goes here: attentions take any function of Q, K, V, causal.
@@ -455,6 +449,6 @@ if with_transformers:
 # %% [markdown]
 # ## Sources
 #
-# The text: William Shakespeare, public domain; the excerpt is the one that Karpathy's [char-rnn](https://github.com/karpathy/char-rnn) made known · Karpathy's [nanoGPT](https://github.com/karpathy/nanoGPT), for how small a GPT can be · Su et al. 2021, [rotary positions](https://arxiv.org/abs/2104.09864) · Zhang, Sennrich 2019, [RMS norm](https://arxiv.org/abs/1910.07467) · Ainslie et al. 2023, [GQA](https://arxiv.org/abs/2305.13245) · Chowdhery et al. 2022, [PaLM](https://arxiv.org/abs/2204.02311), appendix B, for MFU · Pope et al. 2022, [Efficiently scaling transformer inference](https://arxiv.org/abs/2211.05102), for what bounds decoding
+# The text: William Shakespeare, public domain, as excerpted for Karpathy's [char-rnn](https://github.com/karpathy/char-rnn) · [nanoGPT](https://github.com/karpathy/nanoGPT), for how small a GPT can be · Su et al. 2021, [rotary positions](https://arxiv.org/abs/2104.09864) · Zhang, Sennrich 2019, [RMS norm](https://arxiv.org/abs/1910.07467) · Ainslie et al. 2023, [GQA](https://arxiv.org/abs/2305.13245) · Chowdhery et al. 2022, [PaLM](https://arxiv.org/abs/2204.02311), appendix B, for MFU · Pope et al. 2022, [Efficiently scaling transformer inference](https://arxiv.org/abs/2211.05102), for what bounds decoding
 #
 # **Next:** {{after("15")}}.
