@@ -75,7 +75,7 @@ def run(cell, state):
     torch.set_rng_state(state)
     with capture_output() as shown:
         InteractiveShell.instance().run_cell(cell).raise_error()
-    varies = r"/s|\bm?s\b|MFU|measured here|e-1\d" + "|^Out" * ("Measured here" in cell)     # the title of such a picture
+    varies = r"/s|\bm?s\b|MFU|measured here|e-1\d" + "|^Out" * ("Measured here" in cell)     # such a picture's title
     return [line for line in shown.stdout.splitlines() if not re.search(varies, line)]
 notebook = [[(cell, []) for cell in cells] for _, cells in json.load(sys.stdin)]
 for cell, said in sum(notebook, []):

@@ -83,7 +83,7 @@ _ = compare("the small GPT", my_model, {"weights": sum(weight.numel() for weight
 #
 # ### Attention is an argument
 #
-# All that the model asks for is `attention(Q, K, V, causal=True)`, which returns $O$. Naive attention stores $S$ and $P$ for every head. SDPA math is PyTorch's version of it. `flash_attention` is the course's operator. Yours is the `autograd.Function` of chapter 08 on a CPU, and your Triton kernels on a GPU.
+# All that the model asks for is `attention(Q, K, V, causal=True)`, which returns $O$. Naive attention stores $S$ and $P$ for every head. SDPA math is PyTorch's naive attention. `flash_attention` is the course's operator. Yours is the `autograd.Function` of chapter 08 on a CPU, and your Triton kernels on a GPU.
 
 # %%
 mine, still_open = yours.attentions()
@@ -138,7 +138,7 @@ figures.curves({name: dict(enumerate(values)) for name, values in losses.items()
                "step", "loss (nats a character)", ylim=(0, None))
 
 # %% [markdown]
-# Only the order of additions differs, and training carries that along. On a CPU `flash_attention` is slow, because its tiles are a Python loop.
+# Only the order of additions differs, and training carries that along.
 #
 # Here is the loss on unseen text, and some writing:
 
@@ -245,7 +245,7 @@ said.on(figures.curves({"": {N: 100 * share for N, share in shares}}, f"From N =
                        ylim=(0, 100), ceilings={"": 50}), axis="x")
 
 # %% [markdown]
-# And here? A large matrix product in float32 tells what this machine can do at most.
+# And here? A large matrix product in float32 shows what this machine can do at most.
 
 # %%
 A = torch.randn(2048, 2048, device=device)
@@ -307,7 +307,8 @@ prompt = gpt.encode("First Citizen:\nWe are")[None].to(device)
 cached, whole = (gpt.generate(learned, prompt, 100, cached=cached) for cached in (True, False))
 changed = (cached != whole).sum().item()
 print(f"{changed} of 100 tokens differ.")
-_ = compare("tokens that a cache changes", my_changed, changed)
+_ = compare("tokens that a cache changes", my_changed, changed, reasons={
+    100: "A cache holds the numbers that would be computed again."})
 
 # %% [markdown]
 # And how long does a token take? Without a cache the whole text passes through the model again: after 512 tokens that is more than 512 times the FLOPs.
@@ -373,9 +374,9 @@ figures.curves(memory, f"Naive attention ends at {longest['naive']:,} tokens, fl
                f"Recorded on {where(recorded)}.", "context N", "peak memory", log="xy", byte="y", ticks=[1024, 4096, 16384, 65536, 262144])
 
 # %% [markdown]
-# Naive attention ends at {{longest['naive']:,}} tokens, SDPA math at {{longest['SDPA math']:,}}. `flash_attention` still trains at {{max(memory['flash_attention']):,}}, in {{memory['flash_attention'][max(memory['flash_attention'])] / 2**30:.0f}} GiB. At 32,768 tokens it has {{of_ours['tokens_s'] / rival['tokens_s']:.2f}} times the speed of the fastest SDPA, {{rival['implementation']}} (over {{of_ours['steps']}} steps).
+# Naive attention ends at {{longest['naive']:,}} tokens, SDPA math at {{longest['SDPA math']:,}}. `flash_attention` still trains at {{max(memory['flash_attention']):,}}, in {{memory['flash_attention'][max(memory['flash_attention'])] / 2**30:.0f}} GiB. At 32,768 tokens it has {{of_ours['tokens_s'] / rival['tokens_s']:.2f}} times the speed of SDPA's fastest backend, {{rival['implementation']}} (over {{of_ours['steps']}} steps).
 #
-# The more of the FLOPs are attention's, the better the machine is used: MFU rises from {{rows['flash_attention', 1024]['mfu']:.0%}} to {{rows['flash_attention', max(memory['flash_attention'])]['mfu']:.0%}}. The losses of {{len(ends)}} attentions in bfloat16 end at most {{max(ends.values()) - min(ends.values()):.3f}} apart.
+# The longer the context, the better `flash_attention` uses the machine: from 1,024 tokens to the last of these its MFU rises from {{rows['flash_attention', 1024]['mfu']:.0%}} to {{rows['flash_attention', max(memory['flash_attention'])]['mfu']:.0%}}. The losses of {{len(ends)}} attentions in bfloat16 end at most {{max(ends.values()) - min(ends.values()):.3f}} apart.
 
 # %% [markdown]
 # In writing, a token's step is hundreds of short launches, and the host cannot keep up. `generate(..., graph=True)` captures the step as a CUDA graph and replays it (chapter 13).
@@ -393,7 +394,7 @@ for N, batch in ((1024, 1), (32768, 8)):
           f"{generation[N, batch, True, True]['bound_tokens_s']:,.0f} at most")
 
 # %% [markdown]
-# Without a graph a step takes {{min(step_ms):.0f}} to {{max(step_ms):.0f}} ms after few tokens as after many: the host's time. In a graph the GPU writes {{gain:.1f}} times as many tokens for one reader after 1,024. That is {{share[1024, 1]:.0%}} of what memory allows: it still waits for hundreds of small kernels to start. For eight readers after 32,768 tokens it is {{share[32768, 8]:.0%}}.
+# Without a graph a step takes {{min(step_ms):.0f}} to {{max(step_ms):.0f}} ms whether after few tokens or after many: that is the host's time. In a graph the GPU writes {{gain:.1f}} times as many tokens for one reader after 1,024. That is {{share[1024, 1]:.0%}} of what memory allows: it still waits for hundreds of small kernels to start. For eight readers after 32,768 tokens it is {{share[32768, 8]:.0%}}.
 
 # %% [markdown]
 # ### Inside models of others
