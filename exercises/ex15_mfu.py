@@ -4,7 +4,7 @@ Chapter 15 · difficulty 2 of 5 · 15 minutes
 
 A training step has taken `seconds`. How much of what the GPU can do was the model's own work? Three numbers say so:
 
-    weights    the weights that a token is multiplied by. In each layer: Q is width × width, K and V are width × kv_width
+    weights    those that a token is multiplied by. In each layer: Q is width × width, K and V are width × kv_width
                each, the output's matrix is width × width, the MLP has two of width × 4·width. Once: the head, width ×
                vocabulary. The embedding's row is looked up, nothing is multiplied; norms are too small to count
     flops      of the whole step, forward and backward, for batch texts of N tokens. A multiplication and an addition

@@ -148,7 +148,6 @@ NUMBERS = [
     ("16", "spans_h200", "all", {"packed": True}, "times_faster"),
     ("16", "spans_h200", "before", {"packed": True}, "times_faster"),
     ("16", "launch_h100", "all", {"call": "flash_attention, both of a layer"}, "us"),
-    ("16", "launch_h100", "all", {"call": "sdpa, backward"}, "us"),
     ("16", "counters_h100", None, {"implementation": "naive_forward", "N": 4096}, "dram_read"),
 ]
 

@@ -120,10 +120,10 @@ def causal_cost(results, d=128, live=False):
     lost = {N: 100 * (1 - masked[N]["tflops"] / plain[N]["tflops"]) for N in Ns}
     explained = {N: 100 * (1 - 1 / whole_tiles(masked[N])) for N in Ns}
     used = [" × ".join(map(str, tiles_of(kernel[Ns[-1]]))) for kernel in (masked, plain)]
-    same = "with and without it" if used[0] == used[1] else f"without it {used[1]}: not the same kernel"
+    same = " and without it" if used[0] == used[1] else f", without it {used[1]}: not the same kernel"
     return curves({"measured": lost}, f"At N = {Ns[-1]} the mask costs {lost[Ns[-1]]:.0f} % of the TFLOP/s, whole "
                   f"tiles explain {explained[Ns[-1]]:.0f} %", f"{recorded(results, live)} {label(focus)}, d = {d}. "
-                  f"Tiles of {used[0]} with the mask, {same}. Dashed: modelled: whole tiles on the diagonal.",
+                  f"Tiles of {used[0]} with the mask{same}. Dashed: modelled: whole tiles on the diagonal.",
                   "N",
                   "TFLOP/s lost to the mask (%)", log="x", dashed={"whole tiles": explained})
 

@@ -674,7 +674,7 @@ said = compare("the most flattering comparison", my_advertisement, {"against": b
                reasons={"sdpa_flash": "That is an honest rival. There is a slower one in the plots."})
 ads = {f"{label(row['implementation'])}, N = {row['N']}, d = {row['d']}, {'causal' if row['causal'] else 'no mask'}": ratio_to_ours(row)
        for row in (best, max((r for r in sold if r["implementation"] == "sdpa_flash"), key=ratio_to_ours), worst)}
-figures.bars(ads, f"The same kernel is {ratio_to_ours(best):.0f} times as fast as another, or {ratio_to_ours(worst):.2f} times: choose the other",
+figures.bars(ads, f"The same kernel is {ratio_to_ours(best):.0f} times as fast as one rival, and {ratio_to_ours(worst):.2f} times as fast as another",
              f"{source[0].upper()}{source[1:]}. {label(ours)}.", "times as fast")
 
 # %% [markdown]
