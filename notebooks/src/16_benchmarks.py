@@ -344,7 +344,7 @@ figures.bars(of_cudnn, f"In float16 at d = 128 {place['float16, d = 128']} cuDNN
 #
 # PyTorch's FlexAttention generates a kernel from your formula for a score: Triton code in PyTorch 2.11, recorded here (2.13 can generate CuTe code instead). Without a formula of your own it has {{min(flex_span):.2f}} to {{max(flex_span):.2f}} times cuDNN's speed, and is {{standing(of_flex)}}.
 #
-# And then there are sizes that no benchmark shows. A sequence of 4095 tokens has a last tile with a row missing. If eight query heads share a key head, an eighth of the key blocks is left.
+# Some sizes appear in no benchmark. A sequence of 4095 tokens has a last tile with a row missing. If eight query heads share a key head, an eighth of the key blocks is left.
 
 # %%
 odd = {}
@@ -378,7 +378,7 @@ window, all_of_it = 2048, 16384
 by_scores = (all_of_it**2 / 2) / (window * all_of_it - window**2 / 2)
 
 # %% [markdown]
-# This window leaves so few scores that it could be {{by_scores:.1f}} times as fast. Tiles at both of its edges are computed whole and need a mask; what that costs has not been measured apart. Packing once cost up to {{100 * (1 - min(packed_before)):.0f}} %, at N = {{packed_before[min(packed_before)]}} (`results/spans_h200.json`, the run “before”, which also timed the making of `cu_seqlens`).
+# This window leaves so few scores that it could be {{by_scores:.1f}} times as fast. Tiles at both of its edges are computed whole and need a mask; what that costs has not been measured apart. At first packing cost up to {{100 * (1 - min(packed_before)):.0f}} %, at N = {{packed_before[min(packed_before)]}} (`results/spans_h200.json`, the run “before”, which also timed the making of `cu_seqlens`).
 #
 # **Takeaway.** A benchmark shows the sizes that somebody chose. Ask for yours.
 #
@@ -434,7 +434,7 @@ for row in counters["rows"]:
 largest_N = max(fused_rows)
 limits = {point["name"]: point["limit"] for point in points if point["N"] == largest_N}
 said = compare("the most that naive attention's bytes allow", my_naive_limit, limits["naive_forward"], "TFLOP/s", reasons={
-    128 * copy: "One score crosses once in 2 bytes. It crosses six times.", 256 / 24 * copy: "The numbers have 2 bytes, not 4."})
+    128 * copy: "That lets each score cross once. It crosses six times.", 256 / 24 * copy: "The numbers have 2 bytes, not 4."})
 words = f"Speeds {source}. Dashed: DRAM counters at B = 1, H = 16, recorded on an H100, at a copy's speed."
 efficient = [row["tflops"] for row in measured("sdpa_efficient", 64, False, on_h200).values()]
 reached = {point["N"]: point["tflops"] / point["limit"] for point in points if point["name"] == "naive_forward" and point["tflops"]}
@@ -495,7 +495,7 @@ for name in (simple, ours, *others):
     ps[name] = 4 * 64 / max(r["tflops"] for r in measured(name, 64, False).values())
 place_of_ours = "less" if ps[ours] < max(alone.values()) else "between" if ps[ours] < sum(alone.values()) else "more"
 said = compare("time of a score at d = 64", my_ps, place_of_ours, reasons={
-    "more": "So it would be one after the other. The Hopper kernel's consumers take turns (chapter 12b).",
+    "more": "That would be one after the other. The Hopper kernel's consumers take turns (chapter 12b).",
     "less": "All products and all exponentials have to be computed, each on its own unit."})
 fast = {name: time for name, time in ps.items() if time < 3 * ps[ours]}                 # the others' bars would squash these
 figures.bars(fast, f"The kernel's time of a score is {ps[ours] / sum(alone.values()):.2f} times that of its units one after the other",
@@ -508,7 +508,7 @@ figures.bars(fast, f"The kernel's time of a score is {ps[ours] / sum(alone.value
 #
 # </details>
 #
-# The rest has other causes. A product waits for its tile, a softmax for its product, and warps that share a tile for each other. Scale, maximum, sum and rescaling are float32 work, too (chapter 06 counts it). The clock does not say which of these it is.
+# The rest has other causes. A product waits for its tile, a softmax for its product, and warps that share a tile wait for each other. Scale, maximum, sum and rescaling are float32 work, too (chapter 06 counts it). The clock does not say which of these it is.
 #
 # **Takeaway.** Left of the ridge bytes are the limit. Right of it the matrix product is only one of several candidates.
 #
