@@ -4,50 +4,15 @@ Labels and line numbers are sets: `compare` then says which are missing, and not
 """
 
 TRUTHS = {
-    # ---- 00
-
-
     # ---- 01
     "weights that einsum's nn reads": 512,
-
-    # ---- 02
-
-
-    # ---- 03
-
-
-    # ---- 04
-
-
-    # ---- 05
-
-
-    # ---- 06
-
-
     # ---- 07
     "SRAM that a head of 256 needs": 8 * 256**2 / 6 * 2 / 1024,    # M > 8 d² / 6, in KiB of 16-bit numbers
-
     # ---- 08
     "gradients that one key block finishes": {"dK", "dV"},
-
-    # ---- 09
-
-
-    # ---- 09b
-
-
-    # ---- 10
-
-
     # ---- 11
     "what the passes must agree on": {"seed"},
-
-    # ---- 12
-
-
     # ---- 12b
-
     "bytes of a block of keys": 128 * 128 * 2,
     "a second wait for parity 0": "goes on",
     "slot and parity of block 5": [1, 0],
@@ -63,15 +28,4 @@ TRUTHS = {
     "when the last SM is done": {"fixed": 6, "counter": 5},
     "registers of S, P and O at 256 keys": 224,
     "owner of tile 7": {1},
-
-    # ---- 13
-
-
-    # ---- 14
-
-
-    # ---- 15
-
-
-    # ---- 16
 }
