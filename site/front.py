@@ -63,18 +63,16 @@ def beside():
     table = {title: [] for title in RIVALS.values()}
     for (rival, title), what in itertools.product(RIVALS.items(), ("forward", "backward")):
         run = load_results(*apart.get((rival, what), [f"{what}_h200"]))
-        name = f"naive_{what}" if rival == "naive" else rival
-        table[title].append((run, gains(run, f"fa2_hopper_{what}", name)))
+        table[title].append((run, gains(run, f"fa2_hopper_{what}", rival + f"_{what}" * (rival == "naive"))))
     return table
 
 
 def speeds():
     """The table of chapter 12's last kernels beside others, and where it is from, as HTML."""
-    body, runs = "", []
-    for title, both in beside().items():
-        cells = "".join(f"<td><b>{span(found)}</b><small>{standing(found)}</small></td>" for _, found in both)
-        body += f"<tr><th>{title}</th>{cells}</tr>"
-        runs += [run for run, _ in both]
+    cell = "<td><b>{}</b><small>{}</small></td>".format
+    body = "".join(f"<tr><th>{title}</th>{''.join(cell(span(found), standing(found)) for _, found in both)}</tr>"
+                   for title, both in beside().items())
+    runs = [run for both in beside().values() for run, _ in both]
     dates, devices = (word.join(sorted({run["provenance"][key][:length] for run in runs}))
                       for key, length, word in (("date", 10, " to "), ("device", 99, " (naive attention) and ")))
     rows = [row for run in runs for row in run["rows"]]
@@ -92,6 +90,5 @@ def slower():
 
 def span(found):
     """The least and the largest speed of what `gains` found."""
-    ratios = [ratio for _, ratio, _ in found]
-    low, high = min(ratios), max(ratios)
+    low, high = (end(ratio for _, ratio, _ in found) for end in (min, max))
     return f"{low:.2g} to {high:.2g} ×" if high >= 3 else f"{low:.2f} to {high:.2f} ×"

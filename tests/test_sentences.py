@@ -77,41 +77,37 @@ unchanged = functools.cache(told)
 def readme():
     """{file: the rows about speed in its tables}, by the records as they are now."""
     row = lambda *cells: f"| {' | '.join(cells)} |"
-    beside, speeds, standings = front.beside(), [], []
-    for title, both in beside.items():
-        speeds.append(row(title, *(front.span(found) + " (H100)" * ("H100" in run["provenance"]["device"])
-                                   for run, found in both)))
-        standings.append(row(title, *(standing(found) for _, found in both)))
-    fa4 = beside["FlashAttention-4"][1][0]["provenance"].get("flash-attn-4", "version not recorded")
-    torch = {run["provenance"]["torch"] for both in beside.values() for run, _ in both}
-    fastest = lambda file, label, name: gains(load_results(file, label), name, SDPA)
-    slower = {
-        "d = 256, forward": fastest("forward_h200", "d = 256", "fa2_tma_forward"),
-        "backward with `deterministic=True`, PyTorch's without":
-            fastest("backward_h200", "deterministic", "fa2_hopper_backward"),
-        "one new token against a cache": fastest("decode_h200", "all", "decode")}
-    us = {row["call"]: row["us"] for row in load_results("launch_h100")["rows"]}
+    between = lambda numbers, form: f"{min(numbers):{form}} to {max(numbers):{form}}"
+    speed = lambda run, name, rivals=SDPA: front.span(gains(run, name, rivals))
+    beside = front.beside()
+    speeds = [row(title, *(front.span(found) + " (H100)" * ("H100" in run["provenance"]["device"])
+                           for run, found in both)) for title, both in beside.items()]
+    peer, torch = (beside["FlashAttention-4"][1][0]["provenance"].get(name) for name in ("flash-attn-4", "torch"))
+    us = {one["call"]: f"{one['us']:.0f} µs" for one in load_results("launch_h100")["rows"]}
     host = {"forward": "", "forward with gradients": ", recorded", "forward and backward": ", both"}
     fp8, decode, ring = (load_results(f"{what}_h200") for what in ("fp8", "decode", "ring"))
-    eights = (front.span(gains(fp8, name, "fa2_hopper_forward")) for name in ("fp8 kernel", "flash_attention_fp8"))
     full = [one["of_copy"] for one in pick(decode["rows"], implementation="decode") if one["bytes"] >= 2**29]
     rings = [one for one in pick(ring["rows"], mode="causal, zig-zag") if one["runs"] >= 3]
     one, two = ({(row["N"], row["passes"]): row["speedup"] for row in pick(rings, ranks=n)} for n in (1, 2))
-    two = {size: speedup for size, speedup in two.items() if size in one}
-    between = lambda numbers, form: f"{min(numbers):{form}} to {max(numbers):{form}}"
+    shared = {size: two[size] for size in one.keys() & two}
     return {
         "README.md": [
-            *speeds, *(row(words, front.span(found)) for words, found in slower.items()),
-            *(row(f"host, small call: {words}", f"{us['flash_attention' + name]:.0f} µs; PyTorch "
-                  f"{us['sdpa' + name]:.0f} µs") for words, name in host.items())],
+            *speeds, row("d = 256, forward", speed(load_results("forward_h200", "d = 256"), "fa2_tma_forward")),
+            row("backward with `deterministic=True`, PyTorch's without",
+                speed(load_results("backward_h200", "deterministic"), "fa2_hopper_backward")),
+            row("one new token against a cache", speed(decode, "decode")),
+            *(row(f"host, small call: {words}", f"{us['flash_attention' + name]}; PyTorch {us['sdpa' + name]}")
+              for words, name in host.items())],
         "docs/results.md": [
-            *standings, f"torch {', '.join(torch)}; FlashAttention-4, {fa4}.",
+            *(row(title, *(standing(found) for _, found in both)) for title, both in beside.items()),
+            f"Versions: torch {torch}; FlashAttention-4, {peer or 'version not recorded'}.",
             row("a decode step, caches of half a gigabyte and more", f"{between(full, '.2f')} × the rate of a copy",
                 "`results/decode_h200.json`"),
-            *(row(words, f"{speed} the speed of bfloat16", "`results/fp8_h200.json`") for words, speed in
-              zip(("FP8, numbers that are already quantised", "FP8, with quantising"), eights, strict=True)),
-            row(f"two GPUs, causal, {between([N for N, _ in two], ',')} tokens",
-                f"{between(two.values(), '.2f')} × the speed of one", "`results/ring_h200.json`")]}
+            *(row(words, f"{speed(fp8, name, 'fa2_hopper_forward')} the speed of bfloat16", "`results/fp8_h200.json`")
+              for words, name in (("FP8, numbers that are already quantised", "fp8 kernel"),
+                                  ("FP8, with quantising", "flash_attention_fp8"))),
+            row(f"two GPUs, causal, {between([N for N, _ in shared], ',')} tokens",
+                f"{between(shared.values(), '.2f')} × the speed of one", "`results/ring_h200.json`")]}
 
 
 def test_the_readme_says_what_was_recorded():
