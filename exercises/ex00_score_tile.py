@@ -2,8 +2,8 @@
 
 Chapter 00 · difficulty 1 of 5 · 10 minutes
 
-S holds a score for each query and each key. It is cut into tiles of B_r queries and B_c keys. Compute tile (i, j) alone,
-without computing all of S.
+S holds a score for each query and each key. It is cut into tiles of B_r queries and B_c keys. Compute tile (i, j)
+alone, without computing all of S.
 
     Q (N_q, d)   K (N_k, d)   ->   S_ij, at most (B_r, B_c)
 

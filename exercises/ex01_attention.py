@@ -9,8 +9,8 @@ Write the three lines of attention for one head, with a scale and a causal mask.
     S = Q Kᵀ · scale        P = softmax(S), each row        O = P V
 
 With causal=True a query sees no key after its own. The last query lines up with the last key, also where N_q ≠ N_k:
-query i sees the keys j ≤ i + N_k − N_q. A query that sees no key gets a row of zeros. Scores lie between −1000 and 1000.
-The scale may be any finite number, also 0 or negative. Tensors are float32, and no size is 0.
+query i sees the keys j ≤ i + N_k − N_q. A query that sees no key gets a row of zeros. Scores lie between −1000 and
+1000. The scale may be any finite number, also 0 or negative. Tensors are float32, and no size is 0.
 
 Not allowed: changing the inputs, a library's attention (F.scaled_dot_product_attention), the finished function from
 flashlab or solutions/.

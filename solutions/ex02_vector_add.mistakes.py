@@ -27,8 +27,6 @@ mistakes = [
             "which number the guard looks at", ("if i < N:", "if threadIdx.x < N:")),
     Mistake("no_block_offset", "every block worked on the first block's elements: blockIdx.x was not used",
             "where the elements of block 1 begin", (INDEX, "threadIdx.x")),
-    Mistake("first_element_of_the_block", "a block's threads all worked on one element: threadIdx.x was not used",
-            "what tells the threads of a block apart", (INDEX, "blockIdx.x * blockDim.x")),
     Mistake("block_and_thread_swapped", "threadIdx.x was multiplied by blockDim.x, and blockIdx.x was not",
             "which of the two numbers counts whole blocks", (INDEX, "threadIdx.x * blockDim.x + blockIdx.x")),
     Mistake("step_of_32", "every block was taken to have 32 threads", "the number of threads in a block",

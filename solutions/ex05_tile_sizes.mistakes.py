@@ -18,8 +18,6 @@ cases = [case("the example", 192 * 1024, 64, 64, 4),
          case("float64", 99 * 1024 + 8, 24, 56, 8),
          case("bytes that make no whole element", 4 * 4 * 64 * 50 + 3, 64, 64, 4)]
 mistakes = [
-    Mistake("bytes_for_elements", "sram_bytes was taken for M", "M: it counts elements", ("sram_bytes // element_size",
-             "sram_bytes")),
     Mistake("four_bytes_always", "an element was taken to have 4 bytes always", "M where elements have 16 bits",
             ("// element_size", "// 4")),
     Mistake("floor", "B_c was rounded down, not up", "the brackets around M/4d", ("-(-M // (4 * d))", "M // (4 * d)")),

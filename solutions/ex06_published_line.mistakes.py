@@ -47,8 +47,6 @@ mistakes = [
             NO_FACTOR_6),
     Mistake("line_7", "line 7 is as published: its factor is inverted", "line 7: whether the old O grows or shrinks",
             LINE_7),
-    Mistake("line_7_factor_dropped", "O was not rescaled when the maximum grew", "line 7, and which maximum m still is",
-            NO_FACTOR_7),
     Mistake("lines_6_and_7_without_factor", "neither l nor O was rescaled when the maximum grew",
             "lines 6 and 7, and where m becomes m_new", NO_FACTOR_6, NO_FACTOR_7),
     Mistake("line_8", "line 8 is still there: O is divided in every step and again at the end", "lines 8 and 10",

@@ -43,8 +43,6 @@ mistakes = [
              "torch.exp(L_b - L_safe), torch.exp(L_a - L_safe)")),
     Mistake("maximum_for_L", "the weights were relative to the larger L: they did not add up to 1", "their sum",
             ("L.masked_fill(L == -inf, 0)", "torch.maximum(L_a, L_b).masked_fill(L == -inf, 0)")),
-    Mistake("weights_along_columns", "the weights multiplied the columns of O, not its rows",
-            "the shape of the weights next to O", (O, "w_a * O_a + w_b * O_b")),
     Mistake("base_2", "exp and log were taken to base 2 throughout", "the base of the logarithms L_a and L_b", (L,
              "torch.logaddexp2(L_a, L_b)"), (WEIGHTS, "torch.exp2(L_a - L_safe), torch.exp2(L_b - L_safe)")),
     Mistake("L_is_max_weights_normalised", "the L that came back was the larger of L_a and L_b",

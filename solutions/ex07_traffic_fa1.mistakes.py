@@ -21,8 +21,6 @@ mistakes = [
              "(N_k // B_c + 1)")),
     Mistake("short_blocks_full", "a short last block was counted as a full one", "how many rows a short block moves",
             ("T_c = -(-N_k // B_c)", "T_c = -(-N_k // B_c)\n    N_q, N_k = -(-N_q // B_r) * B_r, T_c * B_c")),
-    Mistake("as_FA2", "K and V were counted once per query block, and Q once: that is FA2", "which loop is outside",
-            (READS, "N_q * d + -(-N_q // B_r) * N_k * (d + d_v)"), (WRITES, "N_q * (d_v + 1)")),
     Mistake("K_V_per_query_block", "K and V were counted once per query block",
             "the loop in which K_j and V_j are read", (READS, f"-(-N_q // B_r) * {READS}")),
     Mistake("l_m_forgotten", "l and m were not counted", "what is read and written beside Q and O", (READS,

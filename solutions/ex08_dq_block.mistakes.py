@@ -51,8 +51,6 @@ cases = [case("one key block", 3, 5, 4, 6, 3, 5, scale=1.0, seed=910),
               seed=988),
          case("many keys, little SRAM", 4, 96, 4, 4, 4, 4, seed=946)]
 mistakes = [
-    Mistake("no_D", "D was left out of the softmax's gradient", "dS_ij: what is subtracted from dP_ij", (DS,
-             "P_ij * dP_ij")),
     Mistake("D_outside", "D was subtracted after the product with P", "the brackets in dS_ij", (DS,
              "P_ij * dP_ij - D_i[:, None]")),
     Mistake("softmax_of_tile", "P_ij was the softmax of each tile alone", "P_ij: the keys over which L normalises", (P,

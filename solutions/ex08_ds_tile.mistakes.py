@@ -27,12 +27,9 @@ cases = [case("all keys in one tile", 3, 5, 4, 6, (0, 3), (0, 5), scale=1.0, see
          case("a negative scale", 2, 4, 3, 3, (0, 2), (2, 4), scale=-0.4, seed=923),
          case("a tall tile, d_v ≠ d", 7, 5, 3, 4, (0, 6), (1, 3), scale=0.7, seed=915)]
 mistakes = [
-    Mistake("no_D", "D was left out of the softmax's gradient", "dS_ij: what is subtracted from dP_ij", (DS,
-             "P_ij * dP_ij")),
     Mistake("D_added", "D was added, not subtracted", "the sign of D in dS_ij", (DS, "P_ij * (dP_ij + D_i[:, None])")),
     Mistake("D_outside", "D was subtracted after the product with P", "the brackets in dS_ij", (DS,
              "P_ij * dP_ij - D_i[:, None]")),
-    Mistake("P_missing", "dP − D was not multiplied by P", "dS_ij: its factor in front", (DS, "dP_ij - D_i[:, None]")),
     Mistake("D_along_keys", "D was subtracted along the keys, not along the queries", "the shape of D in dS_ij", (DS,
              "P_ij * (dP_ij - D_i[None, :])")),
     Mistake("D_of_tile", "D was summed over this tile's keys alone", "the keys over which D sums", (DS,

@@ -33,7 +33,6 @@ cases = [case("all keys in one tile", 3, 5, 4, 6, (0, 3), (0, 5), seed=860),
          case("a tile on the diagonal, a scale of 0", 6, 6, 3, 2, (2, 5), (2, 4), causal=True, scale=0.0, seed=916),
          in_float64(case("a single key", 1, 1, 4, 3, (0, 1), (0, 1), exact=True, scale=0.5, seed=896))]
 mistakes = [
-    Mistake("without_L", "P_ij was exp(S_ij): L was not subtracted", "what normalises P_ij", (P, "torch.exp(S_ij)")),
     Mistake("softmax_of_tile", "P_ij was the softmax of this tile alone", "the keys over which P_ij is normalised", (P,
              "torch.softmax(S_ij, dim=-1).nan_to_num(0)")),
     Mistake("divided_by_l", "exp(S) was divided by exp(L): each overflows for large scores",

@@ -43,7 +43,6 @@ mistakes = [
              "(P * dP).sum(0, keepdim=True)")),
     Mistake("D_not_a_column", "D was a vector without keepdim, and met the columns, not the rows", "the shape of D",
             ("sum(-1, keepdim=True)", "sum(-1)")),
-    Mistake("P_missing", "dP − D was not multiplied by P", "the factor that both parts share", (DS, "dP - D")),
     Mistake("P_at_D_only", "only D was multiplied by P, dP was not", "the factor that both parts share", (DS,
              "dP - P * D")),
     Mistake("D_outside", "D was subtracted after the product with P", "the brackets", (DS, "P * dP - D")),

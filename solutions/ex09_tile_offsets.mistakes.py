@@ -27,8 +27,6 @@ mistakes = [
              "rows * stride_n + cols * stride_m")),
     Mistake("N_for_stride_m", "rows were taken to lie N elements apart; stride_m was not used", "gaps between rows",
             (OFFSETS, "rows * N + cols * stride_n"), also=[[(OFFSETS, "(rows * N + cols) * stride_n")]]),
-    Mistake("column_stride_1", "columns were taken to lie next to each other; stride_n was not used",
-            "how far apart the columns lie", (OFFSETS, "rows * stride_m + cols")),
     Mistake("corner_without_stride", "the columns left of the tile were not multiplied by stride_n",
             "the tile's first element", (OFFSETS, "rows * stride_m + j * B_n + (cols - j * B_n) * stride_n")),
     Mistake("tile_stride", "within a tile the rows were taken to lie B_n elements apart", "rows inside a tile",

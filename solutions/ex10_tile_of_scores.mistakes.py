@@ -49,8 +49,6 @@ mistakes = [
              K_OF_N_q)),
     Mistake("keys_held_against_N_q", "keys were compared with N_q in the load and in the store", "the number of keys",
             (K_MASK, K_OF_N_q), (S_MASK, S_MASK.replace("N_k", "N_q")), stray=True),
-    Mistake("column_stride_1", "neighbouring columns were taken to lie next to each other", "the last strides", Q_PLAIN,
-            ("cols * stride_Kd", "cols"), ("keys * stride_Sm", "keys"), also=[[Q_PLAIN]]),
     Mistake("row_major", "S was addressed by row · width + column", "addresses with a size in place of a stride", (S_AT,
              "rows * N_k + keys")),
     Mistake("stored_transposed", "S was stored transposed", "what each stride of S passes over", (S_AT,

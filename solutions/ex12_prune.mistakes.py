@@ -3,14 +3,14 @@ from itertools import product
 import torch
 
 from flashlab_course.check.cases import Mistake, case_of
-from flashlab_course.check.form import Breach, whole
+from flashlab_course.check.form import Breach, Output, whole
 
 KiB = 1024
 SHARED = "element_size * (B_r * D + num_stages * B_c * (D + D_v))"
 PAD = "D, D_v = 16, 16\n    while D < d:\n        D *= 2\n    while D_v < d_v:\n        D_v *= 2"
 GRID = list(product((16, 32, 64, 128, 256), (16, 32, 64, 128, 256), (1, 2, 4, 8), (1, 2, 3, 4, 5)))
 
-outputs = [("kept", "choice")]
+outputs = [Output("kept", ("choice",), ((0, "left out"), (1, "kept")))]
 features = {"d no power of two": lambda d, d_v: d & (d - 1) or d_v & (d_v - 1),
             "d below 16": lambda d, d_v: min(d, d_v) < 16}
 
@@ -42,8 +42,6 @@ cases = [case("one with too many warps", 64, 128, 2, 99 * KiB, grid=[(32, 64, 4,
          case("values wider than keys", 32, 72, 2, 99 * KiB),
          case("a small head", 8, 8, 4, 32 * KiB)]
 mistakes = [
-    Mistake("stages_forgotten", "K_j and V_j were counted once, not once for each stage",
-            "what is there num_stages times", (SHARED, "element_size * (B_r * D + B_c * (D + D_v))")),
     Mistake("stages_for_all", "Q_i was counted once for each stage as well", "what is there only once", (SHARED,
              "element_size * num_stages * (B_r * D + B_c * (D + D_v))")),
     Mistake("one_stage_too_few", "K_j and V_j were counted num_stages − 1 times", "how many stages hold tiles", (SHARED,
@@ -54,8 +52,6 @@ mistakes = [
              "element_size * (B_r * D + num_stages * B_c * (D + D))")),
     Mistake("O_counted", "O_i was counted, and it lives in registers", "which tiles take shared memory", (SHARED,
              "element_size * (B_r * (D + D_v) + num_stages * B_c * (D + D_v))")),
-    Mistake("elements_for_bytes", "elements were counted, not bytes", "the unit of limit", (SHARED,
-             "B_r * D + num_stages * B_c * (D + D_v)")),
     Mistake("bytes_of_K_and_V_only", "Q_i was counted in elements, K_j and V_j in bytes",
             "the brackets after element_size", (SHARED, "B_r * D + element_size * num_stages * B_c * (D + D_v)")),
     Mistake("no_least_width", "a width below 16 was not padded to 16", "the least width of a tile", ("D, D_v = 16, 16",

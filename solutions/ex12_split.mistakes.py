@@ -35,7 +35,6 @@ cases = [case("no mask, whole blocks", 6, 12, 3, 4, causal=False),
          case("more queries than keys", 11, 4, 2, 3),
          case("one short key block", 4, 3, 2, 4)]
 mistakes = [
-    Mistake("whole_by_last", "whole was decided by the last query", "who sees the fewest keys", (FIRST, LAST)),
     Mistake("top_left", "the first query was lined up with the first key", "the keys of a query where N_q ≠ N_k",
             (FIRST, "min(N_k, first + 1)"), (LAST, "min(N_k, last + 1)")),
     Mistake("short_block_without_mask", "a short last key block had no mask where all keys are seen",

@@ -48,10 +48,6 @@ cases = [case("an empty cache", [0], 1, 3, seed=0),
          case("lengths in 32 bits", [4, 0, 2], 2, 8, H_kv=2, d_v=3, dtype=torch.int32, seed=90),
          case("one of them full", [5, 1, 3], 1, 6, H_kv=3, seed=100)]
 mistakes = [
-    both("at_the_beginning", "the new tokens were written to the first places of the cache",
-         "the places of keys that were there before", "K_cache[b, :, 0:N_new] = K_new[b]"),
-    both("over_the_last_key", "the new tokens began at place n − 1, over the last key", "the last of the old keys",
-         "at = max(0, n - 1)\n        K_cache[b, :, at:at + N_new] = K_new[b]"),
     both("one_place_late", "the new tokens began at place n + 1", "place n, which is free",
          "room = K_cache.shape[2] - n - 1\n        K_cache[b, :, n + 1:n + 1 + N_new] = K_new[b, :, :room]"),
     Mistake("one_length_for_all", "every sequence's tokens went to the place where the longest one ends",

@@ -33,22 +33,14 @@ def call(fn, world):
 
 
 mistakes = [
-    Mistake("in_order", "rank r was given the neighbours 2r and 2r + 1", "which two chunks a rank owns", (MINE,
-             "mine = (2 * rank, 2 * rank + 1)"), (THEIRS, "theirs = (2 * source, 2 * source + 1)")),
     Mistake("round_robin", "rank r was given chunks r and r + R", "the second chunk that a rank owns", (MINE,
              "mine = (rank, world + rank)"), (THEIRS, "theirs = (source, world + source)")),
-    Mistake("one_chunk", "only the first of the rank's two chunks of queries was computed",
-            "how many chunks a rank owns", (MINE, "mine = (rank,)")),
-    Mistake("own_keys_always", "every step used the rank's own keys", "whose keys a rank holds after a step", (SOURCE,
-             "rank")),
     Mistake("wrong_direction", "in step t, the block of rank r + t was used", "the direction in which blocks travel",
             (SOURCE, "(rank + step) % world")),
     Mistake("no_wrap", "where step exceeds rank, the block of rank step − rank was taken",
             "whose block rank 0 gets in step 1", (SOURCE, "abs(rank - step)")),
     Mistake("no_diagonal", "a chunk of queries did not meet its own keys", "whether a query sees its own place", (SEEN,
              "if k < q")),
-    Mistake("later_keys_too", "chunks of later keys were computed, too", "which pairs of chunks can be left out", (SEEN,
-             "")),
     Mistake("compared_by_rank", "the blocks of higher ranks were skipped whole",
             "what the second chunk of queries sees", (SEEN, "if k <= q and source <= rank")),
     Mistake("own_block_only_diagonal", "within the rank's own block, chunks met only themselves",

@@ -4,6 +4,7 @@ Tokens are counted as well as lines, because a budget of lines alone buys dense 
 """
 
 import ast
+import functools
 import io
 import tokenize
 from pathlib import Path
@@ -29,6 +30,7 @@ def files(folder):
     return sorted(path for path in (ROOT / folder).rglob("*.py") if "answers" not in path.parts)
 
 
+@functools.cache
 def count(path):
     """(lines, tokens, lines that hold a token) of a file. A docstring is one token."""
     text = path.read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ import numpy
 import pytest
 import torch
 
-from flashlab_course.check import Report, check, checker, cli, diagnose, form, loading, progress, source, where
+from flashlab_course.check import Report, check, checker, cli, form, loading, progress, source
 
 NAME = "ex03_safe_softmax"
 SECONDS = 0.4                  # the time limit in these tests
@@ -232,8 +232,7 @@ def unseen_large_only(S):
 
 
 @pytest.mark.parametrize("fn, words", [
-    (lambda S: right(S).flip(0), ["Wrong in every case with more than one row; all other cases are right",
-                            "In “three rows"]),
+    (lambda S: right(S).flip(0), ["Wrong in 8 of 9 cases", "In “three rows"]),
     (unseen_temperature, ["Wrong in "]),
     (unseen_first_key_lost, ["“one row", "P[0, 0] is 0 instead of"]),
     (unseen_large_only, ["scores around 200"]),
@@ -243,13 +242,6 @@ def test_an_unseen_mistake_gets_a_true_first_sentence(fn, words):
     assert not report.passed and report.mistake is None, str(report)
     for text in words:
         assert text in report.message, str(report)
-
-
-def test_the_first_wrong_key_block_is_named():
-    exercise = form.exercise("ex06_fa2_inner_loop")
-    wrong = exercise.wrong(next(m for m in exercise.mistakes if m.name == "no_rescale_O"))
-    failing = next(k for k in diagnose.judge_all(exercise, wrong) if k.wrong)
-    assert where.from_key_block(exercise, failing, wrong).startswith("Right while it sees only key block j = 0, wrong")
 
 
 # ---- the report
@@ -271,7 +263,7 @@ def test_uninitialised_memory_cannot_look_right():
         return P
 
     report = said(half_done)
-    assert "P is NaN in key" in report.message, str(report)
+    assert "is NaN instead of" in report.message, str(report)
 
 
 # ---- what else a report says

@@ -29,7 +29,12 @@ class Case:
     given: dict = field(default_factory=dict)    # what it was made of: more features follow from that
 
     def __str__(self):
-        return f"{self.name} ({', '.join(f'{k} {v}' for k, v in self.sizes.items())})" if self.sizes else self.name
+        sizes = ", ".join(f"{name} {_in_words(value)}" for name, value in self.sizes.items())
+        return f"{self.name} ({sizes})" if sizes else self.name
+
+
+def _in_words(value):
+    return f"{value.start}:{value.stop}" if isinstance(value, slice) else str(value).removeprefix("torch.")
 
 
 @dataclass(frozen=True)

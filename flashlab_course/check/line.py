@@ -1,305 +1,222 @@
-"""Where a wrong answer first goes wrong: the learner's first value that the solution's calculation never has.
+"""Where a wrong answer goes wrong: the line of the learner's whose value is to blame.
 
-Answer and solution run on the same case. Every value that one of the learner's names ever holds is looked up among all
-values of the solution. A value that the solution lacks is blamed only if nothing right was made from it afterwards,
-and only if the same statement is not as different in a case that passes: another style is no mistake.
+Answer and solution run on the same cases, and every expression hands over its values (probe.py). An expression is
+suspect if the solution has none with these values. It is the cause if the failing cases come out right once it takes
+the values of one of the solution's expressions. Where no exchange helps, the first suspect is shown that is not
+suspect in a case that passes: what differs there, too, is another style.
 """
 
-import ast
 import linecache
-import sys
-from collections import Counter
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass
 
 import numpy
-import torch
-from torch.overrides import TorchFunctionMode
 
-from flashlab import torch_internals
-from flashlab_course.check import judge, runner, source
+from flashlab_course.check import judge
+from flashlab_course.check.probe import Probe, read
 
-MOST = 1500                    # values of one run that are kept
-LARGEST = 20_000               # elements of a value that is kept
-ROWS = 64                      # a value of more rows than this is not looked at row by row
+SECONDS = 3.0                  # of this thread, for the exchanges; a Triton kernel takes too long for any
+CASES = 3                      # failing cases that an exchange has to mend
 NEAR = 2e-5                    # two values are the same if they differ by less, relative to the largest number
 LOOSE = 2e-4                   # the same where scores are so large that exponentials are not as exact
-RESULT = ""                    # the name of a value that is returned at once
-
-
-@dataclass(eq=False)
-class Value:
-    """What a name held after a statement, as float64 numbers.
-
-    turn: how often the line had run. plain: Python's numbers and whole ones, such as sizes and positions.
-    made_from: the values that the statement uses. right: known, or a part of an input. known: the solution has it.
-    shared: the solution has a name like this
-    """
-
-    name: str
-    line: int
-    turn: int
-    numbers: numpy.ndarray
-    plain: bool
-    made_from: list = field(default_factory=list)
-    right: bool = False
-    known: bool = False
-    shared: bool = False
-    led_to_right: bool = False
-
-    @property
-    def statement(self):
-        """Another style is excused, but not that it overflows where it did not elsewhere."""
-        return self.name, self.line, bool(numpy.isfinite(self.numbers).all())
-
-    @property
-    def wrong(self):
-        return not self.right and not self.led_to_right
 
 
 @dataclass
 class Place:
-    """The statement where something wrong is first seen: its line, how often that had run, its code, the name it sets.
-
-    first: nothing before it is wrong; else it only makes a wrong result
-    """
+    """The line that goes wrong, how often it had run, its code. certain: with another value there all is right."""
 
     line: int
     turn: int
     code: str
-    name: str
-    first: bool = True
+    certain: bool
 
     def __str__(self):
-        name = f"`{self.name}`" if self.name else "the result"
-        if not self.first:
-            return f"Line {self.line}, `{self.code}`: {name} is wrong."
-        return f"Line {self.line}, `{self.code}`: {name} is the first value found wrong; the cause is here or above."
+        if self.certain:
+            return f"Line {self.line}, `{self.code}`: with the right value here, the result comes out right."
+        return f"Line {self.line}, `{self.code}`, is the first with a wrong value; the cause is here or above."
 
 
-def first_wrong(exercise, fn, judged, file):
-    """The Place where fn goes wrong in its smallest failing case; None if that cannot be told."""
-    failing = next((k for k in judged if k.wrong or k.problem and k.problem.kind == "wrong_shape"), None)
-    if file is None or failing is None:
-        return None
-    values = _run(exercise, fn, failing.case, file)
-    blamed = _blamed(exercise, fn, judged, failing, values, file)
-    if blamed is None:
-        return _wrong_result(failing, values, file)
-    return Place(blamed.line, blamed.turn, _code(file, blamed.line), blamed.name)
-
-
-def _blamed(exercise, fn, judged, failing, values, file):
-    """The first value that no style explains."""
-    passing = next((k for k in judged if k.passed and all(_tells(x) for x, _ in _truth(exercise, k.case))), None)
-    whole = all(plain for _, plain in _truth(exercise, failing.case))
-    if whole and passing is None:                      # many ways lead to a whole number
-        return None
-    right_there = _run(exercise, fn, passing.case, file) if passing else ()
-    # what is never one of the solution's values, though all comes out right, is another way to get there
-    style = {v.statement for v in right_there} - {v.statement for v in right_there if v.right}
-    style |= {v.statement for v in values if v.led_to_right}
-    wrong = [v for v in values if v.wrong and (whole or v.shared or not v.plain) and "empty" not in _code(file, v.line)]
-    first = min(wrong, key=lambda v: v.statement in style, default=None)
-    return None if first is None or passing and first.statement in style else first
-
-
-def _truth(exercise, case):
-    """(numbers, are they whole) of the right results. A product with 0 hides whatever came before it."""
-    return list(filter(None, map(_numbers, judge.expect(exercise, case).truth)))
-
-
-def _wrong_result(failing, values, file):
-    """The Place where the first wrong result was made."""
-    found = _numbers(failing.outcome.values[failing.wrong[0][0] if failing.wrong else 0])
-    if found is None or not _tells(found[0]):
-        return None
-    made = [v for v in values if v.name and _same(v.numbers.squeeze(), found[0].squeeze())]
-    made = next((v for v in made if not v.right), made[-1] if made else None)
-    return made and Place(made.line, made.turn, _code(file, made.line), made.name, first=False)
-
-
-def _code(file, line):
-    """The line without its comment. torch.empty holds nothing that could be wrong."""
-    return linecache.getline(file, line).partition("  #")[0].strip()
-
-
-def _tells(numbers):
-    """Would another calculation hardly give these numbers? 0, 1 and infinities come up everywhere."""
-    plain = numbers[numpy.isfinite(numbers)]
-    return bool(((plain != 0) & (abs(plain) != 1)).any()) or plain.size > 3 and len(numpy.unique(plain)) > 1
-
-
-def _run(exercise, fn, case, file):
-    """The values of fn on a case, those marked that are right, and those that led to something right: they are
-    another way to the same numbers."""
-    pool, values = _Pool(exercise, case), _values(exercise, fn, case, file)
-    for value in values:
-        value.shared = value.name in pool.named
-        value.known = pool.holds(value.numbers, value.name)
-        value.right = value.known or pool.is_part_of_an_input(value.numbers)
-        origins = list(value.made_from) if value.right and _tells(value.numbers) else []
-        while origins:
-            origin = origins.pop()
-            if origin.wrong:
-                origin.led_to_right = True
-                origins += origin.made_from
-    return values
-
-
-# ---- the values of a run
-
-def _values(exercise, fn, case, file):
-    """Each new value of a local name in the functions of one file, statement by statement."""
-    values, turns, statements = [], Counter(), _statements(file)
-
-    def call(frame, event, arg):
-        if frame.f_code.co_filename != file or len(values) >= MOST:
-            return None
-        last = None
-        held = {name: Value(name, frame.f_lineno, 0, *numbers, right=True) for name, numbers in _locals(frame)}
-
-        def line(frame, event, result):
-            nonlocal last
-            if last is not None:
-                after(*statements.get(last, (last, ())), held, frame, result if event == "return" else ())
-            if event == "line":
-                turns[frame.f_lineno] += 1
-            last = frame.f_lineno
-            return line
-
-        return line
-
-    def after(first, used, held, frame, result):
-        made_from, turn = [held[name] for name in used if name in held], turns[first]
-        for name, numbers in _locals(frame):
-            if name not in held or not _same(held[name].numbers, numbers[0]):
-                held[name] = Value(name, first, turn, *numbers, made_from)
-                values.append(held[name])
-        for numbers in filter(None, map(_numbers, result if isinstance(result, tuple) else (result,))):
-            if not any(_same(numbers[0], value.numbers) for value in made_from):
-                values.append(Value(RESULT, first, turn, *numbers, made_from))
-
-    before = sys.gettrace()
-    sys.settrace(call)
+def first_wrong(exercise, fn, judged):
+    """The Place where fn goes wrong; None if that cannot be told."""
     try:
-        runner.run(exercise, fn, case.make(), limit=60, own_file=file)     # tracing takes ten times as long
-    finally:
-        sys.settrace(before)
-    return values
-
-
-def _statements(file):
-    """{line: (first line of its statement, names that it uses)}. Of a loop or a branch, its head."""
-    found = {}
-    for node in ast.walk(ast.parse("".join(linecache.getlines(file)))):
-        if isinstance(node, ast.stmt) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            body = getattr(node, "body", None)
-            parts = [part for part in ast.iter_child_nodes(node) if not isinstance(part, ast.stmt)]
-            used = {name.id for part in parts for name in ast.walk(part) if isinstance(name, ast.Name)
-                    and (isinstance(name.ctx, ast.Load) or name not in getattr(node, "targets", ()))}
-            stop = body[0].lineno if body else node.end_lineno + 1
-            found |= {line: (node.lineno, used) for line in range(node.lineno, stop)}
-    return found
-
-
-def _locals(frame):
-    """(name, its numbers) of every local name that holds numbers."""
-    return [(name, found) for name, value in list(frame.f_locals.items()) if (found := _numbers(value))]
-
-
-def _numbers(value):
-    """(float64 copy, are they Python's or whole numbers) of a tensor, an array, a number, a list of such, or a value in
-    a Triton kernel; None of everything else."""
-    try:
-        if type(value).__module__ == "triton.language.core":
-            value = None if value.dtype.is_ptr() else numpy.asarray(value.handle.data)
-        if isinstance(value, torch.Tensor):
-            with torch_internals.without_modes():      # a copy for the trace is no traffic
-                T = value.detach().cpu()
-                array = (T.double() if T.is_floating_point() else T).numpy()
-        elif isinstance(value, numpy.ndarray) or type(value) in (int, float) or (
-                isinstance(value, (tuple, list)) and set(map(type, value)) <= {int, float, tuple}):
-            array = numpy.asarray(value)
-        else:
-            return None
-        if array.dtype.kind not in "iufb" or not 0 < array.size <= LARGEST:
-            return None
-        return array.astype(numpy.float64), array.dtype.kind in "iu" or type(value) is float
-    except Exception:                                  # a tensor of a kind that cannot be read, a kernel's constant
+        return _Search(exercise, fn, judged).place()
+    except Exception:                                  # there is always another way to write Python
         return None
 
 
-def _same(a, b):
-    return a.shape == b.shape and numpy.array_equal(a, b, equal_nan=True)
+class _Search:
+    def __init__(self, exercise, fn, judged):
+        self.exercise, self.probe, self.solution = exercise, Probe(fn), Probe(exercise.solution())
+        failing = [k for k in judged if not k.passed][:CASES]
+        self.structure, truth = failing[0].only_structure, judge.expect(exercise, failing[0].case).truth
+        self.cut = failing[0].problem is not None
+        self.results = [one for one in map(read, (*truth, truth)) if one]
+        self.failing = [self._run(k.case) for k in failing]
+        self.passing = [self._run(k.case) for k in judged if k.passed][:2]
+        self.deadline = time.thread_time() + SECONDS
+
+    def _run(self, case):
+        """(case, the answer's values, the _Pool of the solution's) of one case."""
+        self.solution.run(self.exercise, case)
+        self.probe.run(self.exercise, case)
+        return case, self.probe.values, _Pool(self.solution, LOOSE if case.loose else NEAR)
+
+    def place(self):
+        """The earliest expression that an exchange proves to be the cause; else the first that is suspect."""
+        if self._mends(self.failing[0][0], None, ()):          # it fails only now and then
+            return None
+        self.values = self.probe.values
+        inner = [number for number in self.values if not self.probe.places[number].returned]
+        suspect = [number for number in inner if not self._known(number, self.failing)]
+        vague = [number for number in inner if not _tell(self.values[number])]
+        rounds = (suspect, False), (vague, False), (inner[::-1], False), (suspect, True), (inner[::-1], True)
+        for some, shifted in () if self.exercise.triton else rounds:
+            if found := self._first_cause(some, shifted):
+                return self._place(*found, True)
+        blamed = () if self.exercise.ints_only else (number for number in suspect if self._blamed(number))
+        if (number := next(iter(blamed), None)) is not None:
+            return self._place(number, 1, False)
+        self.results, self.deadline = [], time.thread_time() + SECONDS / 6
+        found = None if self.exercise.triton else self._first_cause(suspect)
+        return self._place(*found, True) if found else None
+
+    def _place(self, number, turn, certain):
+        line = self.probe.places[number].line
+        return Place(line, turn, linecache.getline(self.probe.file, line).partition("  #")[0].strip(), certain)
+
+    def _known(self, number, runs):
+        """Are all values that an expression has in these runs the solution's as well?"""
+        name = self.probe.places[number].name
+        return all(pool.knows(values[number], name) for _, values, pool in runs if number in values)
+
+    def _blamed(self, number):
+        """Is a value suspect, but not so in the cases that pass? Many ways lead to a whole number."""
+        values, name = self.values[number], self.probe.places[number].name
+        tensor = hasattr(values[0].kept, "shape") and len(values[0].numbers) > 1
+        made = (tensor or name in self.failing[0][2].named) and self.probe.places[number].reads is None
+        elsewhere = [one for _, others, _ in self.passing for one in others.get(number, ())]
+        overflows = elsewhere and numpy.isfinite(_all(elsewhere)).all() and not numpy.isfinite(_all(values)).all()
+        return made and _tell(values) and (overflows or self._known(number, self.passing))
+
+    def _first_cause(self, numbers, shifted=False):
+        """(the expression that is evaluated first, of those that are a cause; from which turn on), or None."""
+        places, found = self.probe.places, None
+        for number in sorted(numbers, key=lambda number: not places[number].whole):
+            earlier = found is None or numbers.index(number) < numbers.index(found[0])
+            if earlier and (turn := self._cause(number, shifted)):
+                found = number, turn
+        if found and (name := places[found[0]].reads):         # what the name holds was made elsewhere
+            made = [number for number in self.values if places[number].name == name]
+            found = next(((number, turn) for number in made if (turn := self._cause(number, shifted))), found)
+        return found
+
+    def _cause(self, number, shifted):
+        """The turn from which on other values of an expression make the failing cases right, else 0."""
+        (case, values, pool), *others = self.failing
+        mine = values[number]
+        options = _shifted(mine) if shifted else _instead(mine, pool, self.probe.places[number].name, self.cut)
+        for given, sources in options:
+            different = [n for n, (x, y) in enumerate(zip(mine, given, strict=False)) if not _same(x, y, pool.near)]
+            result = len(given) == 1 and any(_same(given[0], one, NEAR) for one in self.results)
+            if not different and len(given) <= len(mine) or result or time.thread_time() > self.deadline:
+                continue                               # the result itself makes all right, wherever it stands
+            if self._mends(case, number, given) and all(self._mends_as_well(number, sources, *run) for run in others):
+                return 1 + min(different, default=len(mine))
+        return 0
+
+    def _mends_as_well(self, number, sources, case, values, pool):
+        mine = values.get(number, [])
+        known = ([pool.values[one] for one in sources[:CASES] if one in pool.values] if sources else
+                 [one for one, _ in (*_shifted(mine), *_switched(mine))])
+        return any(self._mends(case, number, given) for given in known)
+
+    def _mends(self, case, number, given):
+        judged = self.probe.run(self.exercise, case, number, given)
+        return judged.passed if self.structure else judged.problem is None and not judged.wrong
+
+
+# ---- what could stand in the place of an expression
+
+def _instead(mine, pool, named, cut):
+    """(Values, the solution's expressions that have them) to try instead of an expression's own. cut: it raised an
+    exception before its last turn."""
+    shape = mine[0].shape
+    for given, sources in pool.distinct.values():
+        if len(given) == len(mine) or len(given) > len(mine) and (shape == (True,) or cut):
+            other = named or shape not in pool.single          # its shape may be what is wrong
+            if given[0].shape == shape or other and type(given[0].kept) is type(mine[0].kept):
+                yield given, sources
+    yield from _switched(mine)
+
+
+def _switched(mine):
+    """A condition the other way round in one turn."""
+    for turn, one in enumerate(mine[:8]):
+        if type(one.kept) is bool:
+            yield [*mine[:turn], one._replace(kept=not one.kept, numbers=1 - one.numbers), *mine[turn + 1:]], ()
+
+
+def _shifted(mine):
+    """A whole number one larger or smaller."""
+    for by in (1, -1):
+        if all(type(one.kept) is int for one in mine):
+            yield [one._replace(kept=one.kept + by, numbers=one.numbers + by) for one in mine], ()
 
 
 # ---- the values of the solution
 
 class _Pool:
-    """Every value that the solution has on a case: its names', the results of its operations, and the inputs."""
+    """The values of the solution in one run. distinct: {their bytes: (Values, all expressions that have them)}."""
 
-    def __init__(self, exercise, case):
-        self.by_shape, self.named, self.near = {}, {}, LOOSE if case.loose else NEAR
-        operations = _Operations()
-        with operations:
-            own = _values(exercise, exercise.solution(), case, str(source.solution_path(exercise.name)))
-        self.inputs = [numbers for numbers, _ in filter(None, map(_numbers, case.make().values()))]
-        truth = [(output.name, _numbers(true)[0]) for output, true
-                 in zip(exercise.outputs, judge.expect(exercise, case).truth, strict=True) if _numbers(true)]
-        known = [*((value.name, value.numbers) for value in own), *truth]
-        for name, numbers in known:
-            _keep(self.named.setdefault(name, {}), numbers)
-        for numbers in [*(numbers for _, numbers in known), *operations.found, *self.inputs]:
-            _keep(self.by_shape, numbers)
-            plain = numbers.squeeze()
-            if plain.ndim == 2 and len(plain) <= ROWS:         # a loop over rows or columns has them one by one
-                for row in (*plain, *plain.T):
-                    _keep(self.by_shape, row)
+    def __init__(self, solution, near):
+        self.values, self.near, self.distinct, self.named = solution.values, near, {}, {}
+        self.sequences, self.single = {}, {}
+        for number, values in solution.values.items():
+            key = tuple((one.shape, one.numbers.tobytes()) for one in values)
+            self.distinct.setdefault(key, (values, []))[1].append(number)
+            if name := solution.places[number].name:
+                self.named.setdefault(name, []).append(values)
+        for values, _ in self.distinct.values():
+            self.sequences.setdefault(_shapes(values), []).append(_all(values))
+            for one in values:
+                self.single.setdefault(one.shape, []).append(one.numbers)
 
-    def holds(self, numbers, name):
-        """Is this one of the values, or, along the first dimension, several of them?
-
-        A name that the solution has too holds what it holds there: Q Kᵀ is not yet S.
-        """
-        numbers = numbers.squeeze()
-        shape = numbers.shape
-        known = self.named[name] if shape in self.named.get(name, ()) else self.by_shape
-        if shape in known and _is_among(numbers, known[shape], self.near):
-            return True
-        return numbers.ndim > 2 and all(self.holds(part, name) for part in numbers)
-
-    def is_part_of_an_input(self, numbers):
-        """Are these rows of an input that follow one another?"""
-        x = numbers.squeeze()
-        arrays = [array for array in map(numpy.squeeze, self.inputs) if x.ndim and array.shape[1:] == x.shape[1:]]
-        return any(_same(x, array[n : n + len(x)]) for array in arrays if array.ndim
-                   for n in range(len(array) - len(x) + 1))
+    def knows(self, values, name):
+        """Has one of the solution's expressions these values, or, where they tell, do they all come up? A name that
+        the solution has too holds what it holds there: Q Kᵀ is not yet S."""
+        named = [known for known in self.named.get(name, ()) if known[0].shape == values[0].shape]
+        if any(len(known) == len(values) for known in named):
+            return any(_shapes(known) == _shapes(values) and _is_among(_all(values), _all(known)[None], self.near)
+                       for known in named)
+        known = self.sequences.get(_shapes(values))
+        if known and (len(values) > 1 or _is_among(_all(values), numpy.stack(known), self.near)):
+            return _is_among(_all(values), numpy.stack(known), self.near)
+        return _tell(values) and hasattr(values[0].kept, "shape") and all(
+            one.shape in self.single and _is_among(one.numbers, numpy.stack(self.single[one.shape]), self.near)
+            for one in values)
 
 
-class _Operations(TorchFunctionMode):
-    """Keeps what each of PyTorch's functions returns."""
-
-    def __init__(self):
-        super().__init__()
-        self.found = []
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        if isinstance(out, torch.Tensor) and len(self.found) < MOST and (numbers := _numbers(out)):
-            self.found.append(numbers[0])
-        return out
+def _shapes(values):
+    return tuple(one.shape[1:] if isinstance(one.shape[0], bool) else one.shape for one in values)
 
 
-def _keep(known, numbers):
-    """Enter an array and its transpose under their shapes."""
-    plain = numbers.squeeze()
-    for version in (plain, plain.T) if plain.ndim == 2 else (plain,):
-        known.setdefault(version.shape, {})[version.tobytes()] = version
+def _all(values):
+    return numpy.concatenate([one.numbers for one in values])
+
+
+def _tell(values):
+    """Would another calculation hardly give these numbers? 0, 1 and infinities come up everywhere."""
+    x = _all(values)
+    plain = x[numpy.isfinite(x)]
+    return bool(((plain != 0) & (abs(plain) != 1)).any() or numpy.isnan(x).any()) or len(numpy.unique(plain)) > 2
+
+
+def _same(a, b, near):
+    return a.numbers.shape == b.numbers.shape and _is_among(a.numbers, b.numbers[None], near)
 
 
 def _is_among(x, known, near):
-    """Does one of the known have the same numbers, infinities and NaN included, but for rounding?"""
-    known, x = numpy.stack(list(known.values())).reshape(len(known), -1), x.reshape(1, -1)
+    """Does one row of the known have the same numbers, infinities and NaN included, but for rounding?"""
     both = numpy.isfinite(x) & numpy.isfinite(known)
     largest = abs(numpy.where(both, known, 0)).max(1, keepdims=True)
     with numpy.errstate(invalid="ignore"):

@@ -3,12 +3,12 @@
 import re
 from dataclasses import replace
 
-from flashlab_course.check import diagnose, failing, judge, line, raised, source, structure, where
+from flashlab_course.check import diagnose, failing, judge, line, raised, structure, where
 from flashlab_course.check.features import GENERAL
 from flashlab_course.check.report import Report
+from flashlab_course.check.runner import FINAL
 
 PRINTED_LINES = 12
-SHAPES = ("wrong_type", "wrong_shape", "wrong_dtype")
 CHANGED = "changed_inputs"
 A_NAME = re.compile(r"(alpha|beta)\b|\w\b(?<!a)|\w*[A-Z_\d(.]")     # keeps its letters at the start of a sentence
 
@@ -29,10 +29,9 @@ def _failure(exercise, fn, judged, place):
     """The cause, the line where it shows, which cases fail, one number."""
     first = next(k for k in judged if not k.passed)
     diagnosis = diagnose.name_mistake(exercise, judged)
-    shown = first.wrong if first.problem is None else first.problem.kind in SHAPES
-    locate = shown and not first.structure and diagnosis.name != diagnose.EXCHANGED
-    found = line.first_wrong(exercise, fn, judged, source.file_of(fn)) if locate else None
-    texts = [_named(diagnosis), *_shown(exercise, fn, judged, first, diagnosis, found)]
+    locate = diagnosis.name != diagnose.EXCHANGED and (first.problem is None or first.problem.kind not in FINAL)
+    found = line.first_wrong(exercise, fn, judged) if locate else None
+    texts = [_named(diagnosis), *_shown(exercise, judged, first, diagnosis, found)]
     rule = structure.breach(judged)
     if rule and not any(rule[1:] in text for text in texts):
         texts = [sentence(rule), *texts]
@@ -62,30 +61,26 @@ def _named(diagnosis):
     return " ".join(map(sentence, said))
 
 
-def _shown(exercise, fn, judged, first, diagnosis, found):
+def _shown(exercise, judged, first, diagnosis, found):
     """Where it shows and in which cases: true whether or not the mistake is known."""
     right = not any(k.wrong or k.problem and k.problem.error not in judge.OF_MEMORY for k in judged)
-    fails = f"It fails in the case “{first.case}”."
+    fails = f"It fails, for example, in the case “{first.case}”."
+    line_text = [str(found)] if found is not None else []
     meaning = sentence(raised.meaning(first.problem)) if first.problem is not None else ""
     if first.only_structure and (right or not diagnosis.name):
         fails += "" if right else " Later cases have wrong numbers as well."
-        return [*map(sentence, structure.in_words(first)), fails]
+        return [*map(sentence, structure.in_words(first)), *line_text, fails]
     if right and first.problem is not None and judged[0].problem is None:
         return [sentence(f"The numbers are right, but {first.problem.text}"), fails, meaning]
-    said = []
-    if found is not None:                              # beside a known mistake in few words
-        shows = f"It {'first shows' if found.first else 'shows'} in line {found.line}, `{found.code}`."
-        said.append(shows if diagnosis.name else str(found))
-    said.append(which_cases(judged))
+    if found is not None and diagnosis.name:           # in few words
+        line_text = [f"{'That is in' if found.certain else 'It first shows in'} line {found.line}, `{found.code}`."]
+    said = [*line_text, which_cases(judged)]
     if first.problem is not None:
         said.append(sentence(f"In “{first.case}” {first.problem.text}"))
         said += [sentence(first.problem.seen and f"In that line {first.problem.seen}"), meaning]
     elif first.wrong:
         said[-1] += f" In “{first.case}” {where.first_wrong(exercise, first, judge.expect(exercise, first.case))}."
-        failed = [k for k in judged if not k.passed]
-        said.append(where.outputs(exercise, failed))
-        if not diagnosis.name:
-            said += [where.from_key_block(exercise, first, fn), *map(sentence, where.looks(exercise, failed))]
+        said.append(where.outputs(exercise, [k for k in judged if not k.passed]))
     beside = structure.in_words(first, named=bool(diagnosis.name) and not diagnosis.partly)
     return [*map(sentence, beside), *said]
 

@@ -131,8 +131,9 @@ class Parsed:
         return Parsed(self.name, text)
 
 
-def load_text(text, title, path=None):
-    """Run a module's text in a namespace of its own and return that. `title` stands where a file's name would.
+def load_text(text, title, path=None, scope=()):
+    """Run a module's text in a namespace of its own and return that. `title` stands where a file's name would; scope is
+    what it knows beforehand.
 
     Triton reads a kernel's source through linecache, so the text is put there.
     """
@@ -144,6 +145,7 @@ def load_text(text, title, path=None):
     module.__file__ = filename
     sys.modules[module.__name__] = module             # dataclasses and pickle look their module up
     cloudpickle.register_pickle_by_value(module)      # which no other process can import
+    vars(module).update(scope)
     exec(compile(text, filename, "exec"), module.__dict__)
     return module.__dict__
 

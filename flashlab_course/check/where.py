@@ -1,15 +1,10 @@
-"""Where an answer goes wrong: the first wrong number, which outputs and rows are wrong, and from which key block on."""
+"""Where an answer goes wrong: the first wrong number, and which outputs are wrong."""
 
-import contextlib
 import math
-from dataclasses import replace
 
 import torch
 
-from flashlab_course.check import judge
-
 BLOCKS = {"query": ("query block i", "B_r"), "key": ("key block j", "B_c")}
-LISTED = 6                     # row numbers that are listed one by one
 
 
 def first_wrong(exercise, judged, expected):
@@ -17,30 +12,25 @@ def first_wrong(exercise, judged, expected):
     n, _, bound = judged.wrong[0]
     output, value, truth = exercise.outputs[n], judged.outcome.values[n], expected.truth[n]
     if not isinstance(truth, torch.Tensor):
-        return f"{output.name} is {value!r} instead of {truth!r}"
+        return f"{_code(output.name)} is {value!r} instead of {truth!r}"
     index = first_index(value, truth, bound)
     words, numbers = dict(output.codes), [float(T[index]) for T in (value, truth)]
-    if words.keys() & set(numbers):
+    if index and exercise.ints_only or words.keys() & set(numbers):
         at = ", ".join(f"{axis} {i}" for axis, i in zip(output.axes, index, strict=True))
         called = [f"“{words[x]}”" if x in words else f"{x:g}" for x in numbers]
-        return f"{output.name} of {at} is {called[0]} instead of {called[1]}"
+        return f"{_code(output.name)} of {at} is {called[0]} instead of {called[1]}"
     place = f"{output.name}[{', '.join(map(str, index))}]" if index else output.name
     blocks = _blocks(output.axes, index, truth.shape, judged.case.sizes)
     return f"{place} is {_numbers(value[index], truth[index])}{blocks}"
 
 
 def first_index(value, truth, bound):
-    """Where the first wrong number of a result is; () for a number that stands alone."""
+    """Where the first wrong number of a result is; () for one that stands alone. NaN is right where NaN belongs."""
     if not isinstance(truth, torch.Tensor):
         return ()
-    return tuple(wrong_entries(value, truth, bound).nonzero()[0].tolist())
-
-
-def wrong_entries(value, truth, bound):
-    """Where value is off by more than the bound: a bool tensor. NaN is right where NaN belongs."""
     x, y = value.double(), truth.double()
-    same = (x == y) | (x.isnan() & y.isnan())
-    return ~(((x - y).abs() <= bound) | same)
+    right = ((x - y).abs() <= bound) | (x == y) | (x.isnan() & y.isnan())
+    return tuple((~right).nonzero()[0].tolist())
 
 
 def _blocks(axes, index, shape, sizes):
@@ -60,80 +50,19 @@ def _numbers(x, y):
     return f"{'NaN' if math.isnan(x) else f'{x:.{digits}g}'} instead of {y:.{digits}g}"
 
 
-# ---- which outputs, which rows
-
-def looks(exercise, failing):
-    """Sentences on what each wrong result looks like in the first case of it: NaN, zeros, or wrong in one part only."""
-    said, firsts = [], {n: (k, bound) for k in reversed(failing) for n, _, bound in k.wrong}
-    for n, (k, bound) in sorted(firsts.items()):
-        output, x, y = exercise.outputs[n], k.outcome.values[n], judge.expect(exercise, k.case).truth[n]
-        if not isinstance(y, torch.Tensor) or not x.is_floating_point():
-            continue
-        wrong, odd = wrong_entries(x, y, bound), ~x.isfinite() & y.isfinite()
-        if odd.any():
-            unwritten = " or was never written" if exercise.triton or exercise.sram_bytes else ""
-            what = f"NaN{unwritten}" if x[odd].isnan().any() else "infinite"
-            place = "every entry" if odd.all() else part(output.axes or ("row",), odd)
-            said.append(f"{output.name} is {what} in {place}")
-        elif (x == 0).all():
-            said.append(f"{output.name} is 0 everywhere in that case")
-        elif not wrong.all():
-            said.append(f"{output.name} is wrong only in {part(output.axes, wrong)}")
-    return said
-
-
 def outputs(exercise, failing):
-    """"O is right; dQ and dK are wrong", where there are several outputs and some of them are right.
-
-    failing: all cases that fail
-    """
+    """"O is right; dQ and dK are wrong", where some of several outputs are right. failing: all cases that fail"""
     compared = [k for k in failing if k.problem is None and (k.wrong or not k.structure)]
     bad = {n for k in compared for n, *_ in k.wrong}
     right, wrong = ([o.name for n, o in enumerate(exercise.outputs) if (n in bad) == which] for which in (False, True))
-    return f"{_are(right)} right; {_are(wrong)} wrong." if right and wrong else ""
+    are = [f"{listing([*map(_code, names)])} {'is' if len(names) == 1 else 'are'}" for names in (right, wrong) if names]
+    return f"{are[0]} right; {are[1]} wrong." if right and wrong else ""
 
 
-def _are(names):
-    return f"{listing(names)} {'is' if len(names) == 1 else 'are'}"
+def _code(name):
+    """A name as code, unless it is a formula's letter or several words."""
+    return f"`{name}`" if name.isidentifier() and name.islower() and len(name) > 3 else name
 
 
 def listing(names):
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def part(axes, entries):
-    """What some entries of an output share: "columns 8 to 10", "5 entries of row 2", else how many they are."""
-    for dim, axis in enumerate(axes):
-        along = entries.movedim(dim, 0).flatten(1) if entries.ndim > 1 else entries[:, None]
-        if not along.any(1).all():
-            bad = along.any(1).nonzero().flatten().tolist()
-            few = "" if along[bad].all() else f"{int(entries.sum())} of the entries in "
-            return f"{few}{_span(axis, bad)}"
-    return f"{int(entries.sum())} of {entries.numel()} entries"
-
-
-def _span(axis, numbers):
-    """"row 3", "queries 2 to 5", "keys 0, 2, 4"."""
-    if len(numbers) == 1:
-        return f"{axis} {numbers[0]}"
-    listed = ", ".join(map(str, numbers[:LISTED])) + ", ..." * (len(numbers) > LISTED)
-    if numbers == list(range(numbers[0], numbers[-1] + 1)):
-        listed = f"{numbers[0]} to {numbers[-1]}"
-    return f"{'queries' if axis == 'query' else f'{axis}s'} {listed}"
-
-
-def from_key_block(exercise, judged, fn):
-    """A sentence on the key block with which fn goes wrong: it is run on the first block, on two, and so on."""
-    case, known = judged.case, {*judged.case.sizes, *judged.case.make()}
-    if not {"N_k", "B_c", "K", "V"} <= known or case.make()["K"].ndim != 2 or case.make().get("causal"):
-        return ""
-    with contextlib.suppress(Exception):               # an exercise may be about N_q = N_k alone
-        for j in range(-(-case.sizes["N_k"] // case.sizes["B_c"])):
-            def some(count=(j + 1) * case.sizes["B_c"]):
-                inputs = case.make()
-                return inputs | {name: inputs[name][:count] for name in "KV"}
-
-            if not judge.judge(exercise, replace(case, name=f"{case} up to j = {j}", make=some), fn).passed:
-                seen = "key block j = 0" if j == 1 else f"key blocks j = 0 to {j - 1}"
-                return f"Right while it sees only {seen}, wrong once j = {j} comes in." if j else ""
-    return ""
