@@ -113,7 +113,8 @@ def readme():
 def test_the_readme_says_what_was_recorded():
     for name, rows in readme().items():
         text = (ROOT / name).read_text(encoding="utf-8")
-        assert [row for row in rows if f"{row}\n" not in text] == [], f"{name} should have these rows"
+        missing = [row for row in rows if f"{row}\n" not in text]
+        assert not missing, "\n".join([f"{name} should say", *missing])
 
 
 def test_the_readme_shows_the_race_it_tells_of():
