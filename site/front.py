@@ -73,11 +73,11 @@ def speeds():
     body = "".join(f"<tr><th>{title}</th>{''.join(cell(span(found), standing(found)) for _, found in both)}</tr>"
                    for title, both in beside().items())
     runs = [run for both in beside().values() for run, _ in both]
-    dates, devices = (word.join(sorted({run["provenance"][key][:length] for run in runs}))
-                      for key, length, word in (("date", 10, " to "), ("device", 99, " (naive attention) and ")))
+    dates = sorted(run["provenance"]["date"][:10] for run in runs)
+    devices = " (naive forward) and ".join(sorted({run["provenance"]["device"] for run in runs}))
     rows = [row for run in runs for row in run["rows"]]
     return ('<table class="speeds"><thead><tr><th>Speed relative to</th><th>forward</th><th>backward</th></tr></thead>'
-            f"<tbody>{body}</tbody></table><p><small>Recorded on {devices}, {dates}, in {every(rows, 'dtype')}, "
+            f"<tbody>{body}</tbody></table><p><small>Recorded on {devices}, {dates[0]} to {dates[-1]}, in {every(rows, 'dtype')}, "
             f"d = {every(rows, 'd')}, with and without a causal mask. Tied: the ranges of the timings overlap. "
             "Computed from <code>results/</code> when this page was built.</small></p>")
 
