@@ -77,9 +77,9 @@ def speeds():
     devices = " (naive forward) and ".join(sorted({run["provenance"]["device"] for run in runs}))
     rows = [row for run in runs for row in run["rows"]]
     return ('<table class="speeds"><thead><tr><th>Speed relative to</th><th>forward</th><th>backward</th></tr></thead>'
-            f"<tbody>{body}</tbody></table><p><small>Recorded on {devices}, {dates[0]} to {dates[-1]}, in {every(rows, 'dtype')}, "
-            f"d = {every(rows, 'd')}, with and without a causal mask. Tied: the ranges of the timings overlap. "
-            "Computed from <code>results/</code> when this page was built.</small></p>")
+            f"<tbody>{body}</tbody></table><p><small>Recorded on {devices}, {dates[0]} to {dates[-1]}, in "
+            f"{every(rows, 'dtype')}, d = {every(rows, 'd')}, with and without a causal mask. Tied: the ranges of "
+            "the timings overlap. Computed from <code>results/</code> when this page was built.</small></p>")
 
 
 def slower():
