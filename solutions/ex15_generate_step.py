@@ -2,8 +2,8 @@
 
 Chapter 15 · difficulty 3 of 5 · 25 minutes
 
-A model that writes keeps the keys and values of the tokens so far. `length` tokens are in the cache; now n more come at
-once: a piece of the prompt, or a single one, the last that was chosen. This is the attention of one layer for them.
+A model that writes keeps the keys and values of the tokens so far. `length` tokens are in the cache. Now n more
+arrive at once: a piece of the prompt, or only the token that was chosen last. Compute one layer's attention for them.
 
     Q        (H_q, n, d)          queries of the new tokens, not yet rotated
     K, V     (H_kv, n, d)         their keys, not yet rotated, and values

@@ -233,8 +233,8 @@ def test_provenance_says_where_a_number_comes_from(tmp_path, monkeypatch):
     record = results.provenance("make bench")
     assert (record["torch"], record["command"], record["date"][-6:]) == (torch.__version__, "make bench", "+00:00")
     found, words = forward.live_or_recorded()
-    assert found == results.load_results("forward_h200") or torch.cuda.is_available()
-    assert words.startswith(("recorded on NVIDIA H200, 2026-", "measured here on"))
+    assert found == results.load_results("forward_h100") or torch.cuda.is_available()
+    assert words.startswith(("recorded on NVIDIA H100 80GB HBM3, 2026-", "measured here on"))
     there = {"device": "a GPU", "date": "2026-11-20T10:00:00+00:00", "torch": "2", "triton": "3",
              "commit": "0123456789abcdef-dirty"}
     assert results.where({"provenance": there}) == "a GPU, 2026-11-20, torch 2, triton 3, commit 01234567-dirty"

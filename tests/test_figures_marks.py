@@ -178,7 +178,7 @@ def test_marks_lie_on_the_formula_and_what_does_not_fit_is_said():
 
 def test_counters_stand_beside_their_model():
     fig = picture("model_vs_counters")
-    assert len(fig.axes[0].lines) == 4 and set(texts(fig.axes[1])) == {"model", "DRAM", "L2"}
+    assert len(fig.axes[0].lines) == 3 and set(texts(fig.axes[1])) == {"model", "DRAM", "L2"}
     model, dram, _ = fig.axes[1].lines
     assert model.get_linestyle() == "--"
     assert model.get_ydata()[0] == 16 * cost.fa2_forward(1024, 1024, 64, B_r=128, B_c=64, element_size=2).traffic

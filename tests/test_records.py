@@ -17,6 +17,7 @@ from flashlab_course.figures.chapter_12 import gains, rung_before, search_rows, 
 RECORDS = {what: load_results(f"{what}_h200") for what in ("forward", "backward", "tune")}
 BACKWARD_BY_TMA = load_results("backward_h200", "TMA")     # a rung that came after the others had been timed
 LATER = {"fa2_tma_backward": BACKWARD_BY_TMA, "fa2_hopper_backward": BACKWARD_BY_TMA}
+LATEST = load_results("forward_h100")                      # what chapter 16 shows
 BESIDE_4 = load_results("forward_h200", "FlashAttention-4")
 SIZES = [(d, causal) for d in (64, 128) for causal in (False, True)]
 
@@ -110,20 +111,19 @@ def test_the_backward_rungs_gain_where_chapter_12_says():
     assert min(last) > max(before)
 
 
-@pytest.mark.parametrize("what", ["forward", "backward"])
-def test_against_cudnn_the_last_rung_is_behind_at_short_sequences_only(what):
-    against = gains(RECORDS[what], f"fa2_hopper_{what}", "sdpa_cudnn")
+@pytest.mark.parametrize("run", [RECORDS["forward"], LATEST, RECORDS["backward"]], ids=["H200", "H100", "backward"])
+def test_against_cudnn_the_last_rung_is_behind_at_short_sequences_only(run):
+    against = gains(run, f"fa2_hopper_{run['what']}", "sdpa_cudnn")
     assert all(tied or ratio > 1 or row["N"] <= 1024 for row, ratio, tied in against)
-    assert sum(tied or ratio > 1 for _, ratio, tied in against) >= 0.85 * len(against), "nearly all"
-    assert any(tied for _, _, tied in against) or what == "backward"
+    assert sum(tied or ratio > 1 for _, ratio, tied in against) > 0.8 * len(against), "most"
 
 
 def test_only_the_last_kernel_is_faster_than_one_unit_after_the_other():
     """Chapter 16's proof from outside that exponentials and products overlap: less time than their sum."""
-    matmul, exponentials = RECORDS["forward"]["ceilings"]["matmul_tflops"], 3.9
+    matmul, exponentials = LATEST["ceilings"]["matmul_tflops"], 3.9
     for d in (64, 128):
         one_after_the_other = 4 * d / matmul + 1 / exponentials                       # picoseconds a score
-        rows = [row for row in measured(RECORDS["forward"]) if (row["d"], row["causal"]) == (d, False)]
+        rows = [row for row in measured(LATEST) if (row["d"], row["causal"]) == (d, False)]
         first, last = (4 * d / max(row["tflops"] for row in rows if row["implementation"] == name)
                        for name in ("fa2_triton_forward", "fa2_hopper_forward"))
         assert last < one_after_the_other < first
@@ -228,10 +228,6 @@ def test_odd_sizes_and_types_as_chapter_16_says():
     assert ratios("d = 256", implementation="fa2_tma_forward", causal=False)[16384] < 0.7
     flex = gains(load_results("forward_h200", "FlexAttention"), "flex_attention", "sdpa_cudnn")
     assert standing(flex).endswith("behind at 12"), "FlexAttention"
-    us = {row["call"]: row["us"] for row in load_results("launch_h200")["rows"]}
-    before = {row["call"]: row["us"] for row in load_results("launch_h200", "checked each time")["rows"]}
-    assert us["flash_attention"] < 2.5 * us["sdpa"] and us["flash_attention, compiled"] < 2.5 * us["sdpa, compiled"]
-    assert before["flash_attention"] > 2 * us["flash_attention"], "most of it was looking"
 
     def hopper(what, label):
         rows = pick(load_results(f"{what}_h200", label)["rows"], implementation=f"fa2_hopper_{what}", d=128)

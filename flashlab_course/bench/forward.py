@@ -52,7 +52,7 @@ def add_pass_arguments(parser, implementations):
 def live_or_recorded(seconds=60.0):
     """(results, words): a short forward run where there is a GPU, else the recorded one; the words say which."""
     if why_no_gpu():
-        results = load_results("forward_h200")
+        results = load_results("forward_h100")
         return results, f"recorded on {where(results)}"
     timed = {"timer": timing.quick_ms, "rounds": 1, "expired": timing.deadline(seconds)}
     forwards, grid = problems.implementations(), problems.problem_grid(N=(1024, 4096, 16384))

@@ -17,7 +17,6 @@ or recorded.
 from importlib import import_module
 from pkgutil import iter_modules
 
-from flashlab_course.figures.chapter_16 import WITHOUT_L
 from flashlab_course.figures.colors import YOURS
 from flashlab_course.figures.style import sharpen
 from flashlab_course.figures.words import power_text, series
@@ -26,5 +25,5 @@ for module in (import_module(f"{__name__}.{found.name}") for found in iter_modul
                if found.name != "__main__"):
     globals().update({name: found for name, found in vars(module).items() if hasattr(found, "__wrapped__")})
 
-__all__ = ["WITHOUT_L", "YOURS", "power_text", "series"]
+__all__ = ["YOURS", "power_text", "series"]
 sharpen()

@@ -43,11 +43,8 @@ def kernels_measured(results):
 
 
 @figure
-def model_vs_counters(results, without_L=None):
-    """Modelled HBM traffic against a GPU's hardware counters, one panel an implementation.
-
-    results: a dict with "what": "counters"; without_L: N -> the bytes of DRAM that naive attention moves for O alone
-    """
+def model_vs_counters(results):
+    """Modelled HBM traffic against a GPU's hardware counters, one panel an implementation."""
     rows = [row | {"dram": row["dram_read"] + row["dram_written"]} for row in results["rows"] if not row.get("skipped")]
     found, kernel = group(rows, "implementation"), kernels_measured(results)[-1]
     if not found:
@@ -56,10 +53,9 @@ def model_vs_counters(results, without_L=None):
     for ax, (name, part) in zip(axs, found.items(), strict=True):
         model = find(name) if name == NAIVE else kernel
         lines = {"model": [(row["N"], modelled_traffic(model, row)) for row in part], "DRAM": by(part, "N", "dram"),
-                 "L2": by(part, "N", "l2_bytes"), "DRAM, O alone": sorted((without_L or {}).items()) * (name == NAIVE)}
-        for (words, points), style in zip(lines.items(), ("--", "o-", "s:", ".-"), strict=True):
-            if points:
-                ax.plot(*zip(*sorted(points), strict=True), style, color=color(name), label=words)
+                 "L2": by(part, "N", "l2_bytes")}
+        for (words, points), style in zip(lines.items(), ("--", "o-", "s:"), strict=True):
+            ax.plot(*zip(*sorted(points), strict=True), style, color=color(name), label=words)
         axes(ax, "N", "", log="xy", byte="y", ticks=[row["N"] for row in part])
         ax.set_title(label(name), color=color(name), fontweight="bold")
     axs[0].set_ylabel("bytes moved")

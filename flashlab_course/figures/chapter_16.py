@@ -16,7 +16,6 @@ FLASH = "sdpa_flash"           # the same algorithm in CUDA: the peer that title
 # A backend of SDPA has no line in plots where another line says nearly the same: math's time is much like naive
 # attention's, the memory and the error of efficient are much like those of flash.
 NO_LINE = {"ms": "sdpa_math", "tflops": "sdpa_math", "peak_bytes": "sdpa_efficient", "rms_error": "sdpa_efficient"}
-WITHOUT_L = "naive, O alone"   # the name of naive attention's rows where it computes no logsumexp
 # of a row's number: (words at the axis, how it is written)
 MEASURED = {"ms": ("run time (ms)", "{:.3g} ms".format), "tflops": ("TFLOP/s", "{:.0f} TFLOP/s".format),
             "peak_bytes": ("peak memory beyond the inputs", bytes_text),
@@ -70,7 +69,7 @@ def benchmark(results, key, d=128, causal=False, focus=None, live=False):
     tokens = {row["B"] * row["N"] for row in rows}
     fig = curves(lines, duel(results, lines, focus, text),
                  f"{recorded(results, live)} {results['what'].capitalize()}, {every(rows, 'dtype')}, d = {d}, H = "
-                 f"{every(rows, 'H')}, {mask_text(causal)}. Naive attention also computes L.{missing(asked)}",
+                 f"{every(rows, 'H')}, {mask_text(causal)}.{missing(asked)}",
                  "N" + (f" (batch × N = {tokens.pop()})" if len(tokens) == 1 else ""), ylabel,
                  log="x" if key == "tflops" else "xy", byte="y" if key == "peak_bytes" else "",
                  ceilings={f"a plain matmul: {top:.0f} TFLOP/s": top} if top else {},
@@ -107,7 +106,7 @@ def relative_speed(results, d=128, causal=False, live=False):
     if best:
         title = f"At N = {N} the fastest other, {label(best)}, has {ratios[best][N]:.2f} × the speed of {label(focus)}"
     return curves(ratios, title, f"{recorded(results, live)} {results['what'].capitalize()}, d = {d}, "
-                  f"{mask_text(causal)}. Naive attention also computes L.", "N", f"times the speed of {label(focus)}",
+                  f"{mask_text(causal)}.", "N", f"times the speed of {label(focus)}",
                   log="xy", ceilings={label(focus): 1})
 
 
@@ -121,10 +120,10 @@ def causal_cost(results, d=128, live=False):
     lost = {N: 100 * (1 - masked[N]["tflops"] / plain[N]["tflops"]) for N in Ns}
     explained = {N: 100 * (1 - 1 / whole_tiles(masked[N])) for N in Ns}
     used = [" × ".join(map(str, tiles_of(kernel[Ns[-1]]))) for kernel in (masked, plain)]
-    same = "with and without it" if used[0] == used[1] else f"without it {used[1]}: not the same kernel"
+    same = " and without it" if used[0] == used[1] else f", without it {used[1]}: not the same kernel"
     return curves({"measured": lost}, f"At N = {Ns[-1]} the mask costs {lost[Ns[-1]]:.0f} % of the TFLOP/s, whole "
                   f"tiles explain {explained[Ns[-1]]:.0f} %", f"{recorded(results, live)} {label(focus)}, d = {d}. "
-                  f"Tiles of {used[0]} with the mask, {same}. Dashed: modelled: whole tiles on the diagonal.",
+                  f"Tiles of {used[0]} with the mask{same}. Dashed: modelled: whole tiles on the diagonal.",
                   "N",
                   "TFLOP/s lost to the mask (%)", log="x", dashed={"whole tiles": explained})
 

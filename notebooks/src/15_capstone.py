@@ -9,11 +9,11 @@
 # %% [markdown]
 # # 15 · Capstone: a GPT on your own kernels
 #
-# **You will be able to** train a small language model whose attention is your own code, say what a training step costs in memory and FLOPs and how much of a machine it uses, and let the model write with a KV cache.
+# **You will be able to** train a small language model whose attention is your own code, say what a training step costs in memory and FLOPs, and let the model write with a KV cache.
 #
-# **You need** chapters 08 and 11; your answers to `ex08_autograd_function`, `ex10_triton_forward` and `ex11_dkdv` take part if they pass. · **100 minutes** in three sittings of at most 45, 40 of these minutes for exercises; a line marks the end of each · **runs on** CPU or GPU
+# **You need** chapters 08 and 11 · **sittings 1 to 3:** 15, 30 and 40 minutes · **runs on** CPU or GPU
 #
-# Here the whole course comes together. The model is small, so that a laptop can train it, and has all the parts of a large one. From run to run only one argument changes.
+# The model is small, so that a laptop can train it, and has all the parts of a large one. From run to run only its attention changes.
 
 # %%
 import flashlab  # first: it tells Triton where to run
@@ -21,24 +21,28 @@ import torch
 
 from flashlab.triton_mode import kernel_device
 from flashlab_course import figures, gpt
+from flashlab_course.bench import load_results, where
 from flashlab_course.chapters import after
 from flashlab_course.check import check
 from flashlab_course.lesson import compare, nearest, reveal, yours
 
 device = kernel_device()
 torch.set_num_threads(1)                             # the matrices are small: a second thread would mostly wait for the first
+copy = load_results("forward_h200")["ceilings"]["copy_tb_s"]
 print(f"The models below train on {torch.cuda.get_device_name() if device == 'cuda' else 'one core of the CPU'}.")
 
 # %% [markdown]
-# As shipped, this notebook trains for seconds. Come back at the end, set `steps` to 1500, and run everything again: that is five minutes on one core, and the model begins to spell. A line tells how far each run is.
+# This trains for seconds. At the end, come back and set `steps` to 1500: on one core that takes five minutes, and the model begins to spell.
 
 # %%
 steps = 120                                          # change me: 1500
 
 # %% [markdown]
-# ## The text, and the model
+# ## Sitting 1 · A model and its attention
 #
-# The text is from Shakespeare's plays, a million bytes that come with the course. A token is a byte, so there are 256 of them and no tokenizer. The last tenth is held back.
+# ### The text, and the model
+#
+# The text is from Shakespeare's plays, a million bytes that come with the course. A token is a byte: there are 256 of them, and no tokenizer. The last tenth is held back.
 
 # %%
 tokens, held_back = gpt.split(gpt.encode(gpt.text()))
@@ -46,7 +50,7 @@ print(f"{len(tokens):,} tokens to train on, {len(held_back):,} held back. It beg
 print(gpt.text()[:148])
 
 # %% [markdown]
-# In each layer the attention lets tokens look at those before them, then an MLP works on each token alone. Positions enter as rotations of $Q$ and $K$, so no table limits the length that the code takes. (Beyond the trained length quality falls.) Here is the layer's code, from `flashlab_course/gpt/model.py`; the whole model has less than 150 lines.
+# In each layer attention lets a token look at those before it, then an MLP works on each token alone. Positions enter as rotations of $Q$ and $K$, so no table limits the length that the code takes. (Beyond the trained length quality falls.) Here is a layer, from `flashlab_course/gpt/model.py`:
 
 # %%
 import inspect
@@ -54,7 +58,7 @@ import inspect
 print(inspect.getsource(gpt.model.Block.forward))
 
 # %% [markdown]
-# `shape` says how large it is: 2 layers of 128 columns, 2 query heads of 64 columns that share one head of keys and values. **Predict** two things: how many weights are there, norms left out? And the loss before training, in nats a token?
+# The small model has 2 layers of 128 columns, and 2 query heads of 64 columns that share one head of keys and values. The MLP is four times as wide. An embedding of 256 × 128 comes first, a head of the same size last. **Predict** two things: how many weights are there, without norms? And the loss before training, in nats a token?
 
 # %%
 my_model = {"weights": None, "first loss": None}
@@ -66,14 +70,20 @@ matrices = {name: weight for name, weight in model.named_parameters() if weight.
 first = gpt.held_back_loss(model, held_back)
 print(f"{sum(weight.numel() for weight in matrices.values()):,} weights; the first loss is {first:.2f}, "
       f"and ln 256 = {torch.tensor(256.0).log():.2f}")
-_ = compare("the small GPT", my_model, {"weights": sum(weight.numel() for weight in matrices.values()), "first loss": first})
+_ = compare("the small GPT", my_model, {"weights": sum(weight.numel() for weight in matrices.values()), "first loss": first}, reasons={
+    393_216: "The embedding and the head are two matrices.", 458_752: "Keys and values have one head of 64 columns each.",
+    8: "That is in bits, log2 of 256. A nat is a natural logarithm."})
 
 # %% [markdown]
-# **Takeaway.** A model that knows nothing finds all 256 bytes equally likely: its loss is the logarithm of their number.
+# <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# ## Attention is an argument
+# A layer has $2 \cdot 128^2$ weights for $Q$ and the output, $2 \cdot 128 \cdot 64$ for $K$ and $V$, and $2 \cdot 128 \cdot 512$ in the MLP. A model that knows nothing finds all 256 bytes equally likely: its loss is $\ln 256$.
 #
-# `attention(Q, K, V, causal=True)` returns $O$: that is all the model asks for. Naive attention stores $S$ and $P$ for every head. SDPA's math backend is PyTorch's version of the same. `flash_attention` is the course's operator. And yours: on a CPU your `autograd.Function` of chapter 08 takes part, on a GPU your Triton kernels.
+# </details>
+#
+# ### Attention is an argument
+#
+# All that the model asks for is `attention(Q, K, V, causal=True)`, which returns $O$. Naive attention stores $S$ and $P$ for every head. SDPA math is PyTorch's naive attention. `flash_attention` is the course's operator. Yours is the `autograd.Function` of chapter 08 on a CPU, and your Triton kernels on a GPU.
 
 # %%
 mine, still_open = yours.attentions()
@@ -83,7 +93,7 @@ if still_open:
     print("Yours joins them once this passes:", ", ".join(still_open))
 
 # %% [markdown]
-# Before anything is trained: do they agree? In float64, on the same weights, on the same text. **Predict** the largest difference of a gradient, relative to the largest gradient: about $10^{-16}$, $10^{-12}$, $10^{-8}$ or $10^{-4}$?
+# Do they agree before training? Compare gradients in float64, on the same weights and text. **Predict** the largest difference, relative to the largest gradient: about $10^{-16}$, $10^{-12}$, $10^{-8}$ or $10^{-4}$?
 
 # %%
 my_difference = None
@@ -101,15 +111,13 @@ def gradients(attention):
 truth, ours = (gradients(gpt.ATTENTIONS[name]) for name in ("naive", "flash_attention"))
 off = ((truth - ours).abs().max() / truth.abs().max()).item()
 print(f"naive and flash_attention differ by {off:.0e} of the largest gradient (measured here, in float64)")
-_ = compare("difference of gradients in float64", my_difference, nearest(off, (1e-16, 1e-12, 1e-8, 1e-4)))
+_ = compare("difference of gradients in float64", my_difference, nearest(off, (1e-16, 1e-12, 1e-8, 1e-4)), reasons={
+    1e-8: "That is a rounding of float32. These gradients are float64.", 1e-12: "Few additions change their order here. Errors stay near one rounding."})
 
 # %% [markdown]
-# ## The same loss curve
+# ### The same loss curve
 #
-# In float32 now, with AdamW, 4 windows of 128 tokens a step. The weights at the start and the windows are the same in each run. **Predict**: how far apart are the last losses of naive attention and `flash_attention`, about $10^{-6}$, $10^{-4}$ or $10^{-2}$? And how many tokens does a run see, in parts of the text?
-
-# %%
-my_curve = {"apart at the end": None, "parts of the text": None}
+# Now train in float32, with AdamW and 4 windows of 128 tokens a step. Each run begins with the same weights and sees the same windows.
 
 # %%
 import time
@@ -122,20 +130,17 @@ for name, attention in attentions.items():
     began = clock()
     losses[name] = gpt.train(models[name], tokens, many, batch=4, context=128, learning_rate=5e-3, report=gpt.progress(name))
     speed[name] = many * 4 * 128 / (clock() - began)
-
-# %%
 apart = abs(losses["flash_attention"][-1] - losses["naive"][-1])
 seen = steps * 4 * 128 / len(tokens)
 print(f"The last losses of naive attention and flash_attention are {apart:.0e} apart; a run has seen {seen:.2f} of the text.")
-_ = compare("the small GPT's losses", my_curve, {"apart at the end": nearest(apart, (1e-6, 1e-4, 1e-2)), "parts of the text": seen})
 words = f"Measured here: {shape.layers} layers of {shape.width} columns, float32, AdamW, 4 windows of 128 tokens a step."
 figures.curves({name: dict(enumerate(values)) for name, values in losses.items()}, f"Two exact attentions, one curve: they end {apart:.0e} apart", words,
                "step", "loss (nats a character)", ylim=(0, None))
 
 # %% [markdown]
-# **Compare.** One curve. Exact attention is exact: what differs is the order of additions, and training carries that along. On a CPU `flash_attention` is the slowest, since its tiles are a Python loop there; speed is a matter for GPUs, and memory for everyone.
+# Only the order of additions differs, and training carries that along.
 #
-# What has it learned? On text that it has not seen its loss is about the same, and from far away its writing looks like a play:
+# Here is the loss on unseen text, and some writing:
 
 # %%
 learned = models["flash_attention"]
@@ -144,7 +149,7 @@ written = gpt.generate(learned, gpt.encode("ROMEO:\n")[None].to(device), 160, te
 print(gpt.decode(written[0]))
 
 # %% [markdown]
-# And where does it look? Attention is an argument, so one that keeps its weights can watch a head before and after training.
+# Where does it look? An attention that keeps its weights can watch a head before and after training.
 
 # %%
 line = "ROMEO:\nWhat light is this?"
@@ -178,9 +183,11 @@ figures.matrices({name: (P, None) for name, P in looks.items()}, f"A token's lar
 #
 # *End of sitting 1. To continue later, run the notebook from the top.*
 #
-# ## What training keeps
+# ## Sitting 2 · What training costs
 #
-# Between forward and backward pass autograd keeps what the gradients need. Naive attention keeps $P$: a number for each pair of tokens, head and layer. `flash_attention` keeps $O$ and $L$. Take a larger model, 12 layers of 1024 columns and 8 heads, in float32. **Predict** the longest context, a power of two, that 80 GiB have room for, with each of them.
+# ### What training keeps
+#
+# Between forward and backward pass autograd keeps what the gradients need. Take a larger model in float32: 12 layers of 1024 columns, 8 heads. In each layer, `flash_attention` and the rest of the model keep about 21 numbers for each token and column. Naive attention also keeps $P$, a number for each pair of tokens and head. **Predict** the longest context, a power of two, that 80 GiB have room for with each.
 
 # %%
 my_context = {"naive": None, "flash_attention": None}
@@ -190,26 +197,27 @@ large = gpt.Shape(layers=12, width=1024, heads=8, kv_heads=8)
 Ns = [1024 * 2**n for n in range(9)]
 needs = {name: {N: gpt.training_bytes(large, 1, N, naive=name == "naive") for N in Ns} for name in ("naive", "flash_attention")}
 fits = {name: max(N for N, nbytes in needs[name].items() if nbytes <= 80 * 2**30) for name in my_context}
-_ = compare("longest context in 80 GiB", my_context, fits)
+_ = compare("longest context in 80 GiB", my_context, fits, reasons={
+    16384: "P alone takes 96 GiB there: 12 layers · 8 heads · 16,384² · 4 bytes.", 131072: "21 · 1024 numbers in each of 12 layers take 126 GiB there."})
 figures.curves(needs, "80 GiB have room for " + ", ".join(f"{N:,} tokens with {name}" for name, N in fits.items()),
                "Modelled: weights, gradients, AdamW's averages, and what autograd keeps, float32, one text. Tests hold the formula against "
                "what autograd keeps, to the byte.", "context N, one text", "bytes while training", log="xy", byte="y", ticks=Ns[::2],
                ceilings={"24 GiB": 24 * 2**30, "80 GiB": 80 * 2**30})
 
 # %% [markdown]
-# **Compare.** At short contexts the lines run together, since the MLP keeps more than the attention. Then one grows with $N^2$ and the other with $N$.
+# At short contexts the lines run together, since the MLP keeps more than attention. Then one grows with $N^2$ and the other with $N$.
 #
-# **Your turn** (5 minutes). Where does grouping the heads help here? Change `kv_heads` to 1 in `large`, or give the model more layers and fewer columns, and look at both lines again.
+# **Your turn** (5 minutes). Where does grouping the heads help here? Change `kv_heads` to 1 in `large`, or give the model more layers and fewer columns.
 
 # %%
 # Your experiment goes here.
 
 # %% [markdown]
-# **Takeaway.** FlashAttention does not make a model small. It takes away the one part that grows with the square of the context.
+# **Takeaway.** FlashAttention removes the one part of training's memory that grows with $N^2$.
 #
-# ## How much of a machine
+# ### How much of a machine
 #
-# A model's work can be counted: 6 FLOPs for each weight and token, and the attention's own products on top. That count over the time, over what the machine can do: the *model FLOPs utilisation*, MFU. There are conventions in it, and published numbers differ in them: this course counts half of the pairs where there is a causal mask, and never what is computed twice.
+# A model's work can be counted: 6 FLOPs for each weight and token, and attention's own products. Divide that count by the time, and by what the machine can do: the *model FLOPs utilisation*, MFU. This course counts half of the pairs under a causal mask, and never what is computed twice.
 #
 # **Exercise: MFU** ([exercises/ex15_mfu.py](../exercises/ex15_mfu.py), 15 minutes).
 
@@ -220,7 +228,7 @@ check("ex15_mfu")
 reveal("ex15_mfu")
 
 # %% [markdown]
-# How much of that is attention? Its share grows with the context. **Predict**, for the larger model: from which context on is it half of the FLOPs?
+# How much of that is attention? For each token it takes 12 FLOPs a layer and column for each key that a query sees. A layer of the larger model has $12 \cdot 1024^2$ weights. **Predict** the context from which on attention is half of the FLOPs.
 
 # %%
 my_half = None
@@ -230,16 +238,14 @@ without = gpt.flops_per_token(large, 0)
 shares = [(N, 1 - without / gpt.flops_per_token(large, N)) for N in Ns]
 half = int(without / (gpt.flops_per_token(large, 1) - without))
 print(f"Attention is half of the FLOPs at N = {half:,} (modelled).")
-said = compare("context at which attention is half", my_half, half, "tokens")
+said = compare("context at which attention is half", my_half, half, "tokens", reasons={
+    half / 2: "A query sees half of the keys on average, because of the mask.", 2 * half: "Each weight takes 6 FLOPs, a multiplication and an addition three times."})
 said.on(figures.curves({"": {N: 100 * share for N, share in shares}}, f"From N = {half:,} on, attention is most of the work",
                        "Modelled: 12 layers of 1024 columns, causal, masked pairs not counted.", "context N", "% of the FLOPs", log="x",
                        ylim=(0, 100), ceilings={"": 50}), axis="x")
 
 # %% [markdown]
-# And here? What this machine can do at most is measured, by a large matrix product in float32. **Predict** the MFU of the training runs above, in per cent: with naive attention and with `flash_attention`.
-
-# %%
-my_mfu = {"naive": None, "flash_attention": None}
+# And here? A large matrix product in float32 shows what this machine can do at most.
 
 # %%
 A = torch.randn(2048, 2048, device=device)
@@ -249,41 +255,38 @@ for _ in range(5):
     (A @ A)[0, 0].item()                             # waits for a GPU too
     took.append(clock() - began)
 peak = 2 * 2048**3 / min(took)
-found = {name: 100 * gpt.mfu(speed[name], shape, 128, peak) for name in my_mfu}
+found = {name: 100 * gpt.mfu(speed[name], shape, 128, peak) for name in ("naive", "flash_attention")}
 print(f"A product of 2048 × 2048 matrices: {peak / 1e9:,.0f} GFLOP/s (measured here)")
 for name, share in found.items():
     print(f"{name}: MFU {share:.0f} %")
-_ = compare("MFU of the small GPT, per cent", my_mfu, found)
 
 # %% [markdown]
-# **Takeaway.** MFU counts only the model's own work, over time. Ask of a published one how it counts masked pairs and recomputation.
+# **Takeaway.** Ask of a published MFU how it counts masked pairs and recomputation.
 #
-# ## Where the time goes
+# ### Where the time goes
 #
-# `torch.profiler` notes every operation. The model names its parts, autograd numbers its steps, and so each step back can be given to the part that it belongs to. **Predict** which share of a step is attention's, forward and backward, at 4 windows of 128 tokens: with naive attention, and with `flash_attention`.
-
-# %%
-my_shares = {"naive": None, "flash_attention": None}    # between 0 and 1
+# `torch.profiler` notes every operation. The model names its parts, and autograd numbers its steps, so each backward step can be given to its part.
 
 # %%
 pieces = gpt.windows(tokens, 4, 128, torch.Generator().manual_seed(0)).to(device)
 parts, busiest = {}, {}
-for name in my_shares:
+for name in ("naive", "flash_attention"):
     parts[name], busiest[name] = gpt.parts(gpt.GPT(shape, gpt.ATTENTIONS[name]).to(device), pieces)
 for name, (operation, ms, calls) in ((name, operations[0]) for name, operations in busiest.items()):
     print(f"{name}: most time is in {operation}, {ms:.1f} ms in {calls:.0f} calls")
-_ = compare("attention's share of a step", my_shares, {name: of["attention"] / sum(of.values()) for name, of in parts.items()})
 figures.bars(parts, "Attention takes " + ", ".join(f"{of['attention'] / sum(of.values()):.0%} of a step with {name}" for name, of in parts.items()),
              "Measured here: 2 layers of 128 columns, 4 windows of 128 tokens, float32.", "ms of a step, forward and backward")
 
 # %% [markdown]
-# **Takeaway.** Measure before you tune: a kernel that is twice as fast saves half of its share, and nothing else.
+# **Takeaway.** Measure before you tune: a kernel that is twice as fast saves half of its share.
 #
 # *End of sitting 2.*
 #
-# ## One token at a time
+# ## Sitting 3 · Writing, and larger models
 #
-# To write a token the model needs the keys and values of all tokens before it. They depend on nothing that comes later, so they never change: compute each once and keep it. That is the KV cache. Then a step is one query for each head, against keys that are there. It is easy to get almost right.
+# ### One token at a time
+#
+# To write a token the model needs the keys and values of all tokens before it. They depend on nothing that comes later, so compute each once and keep it: the KV cache.
 #
 # **Exercise: new tokens, old keys** ([exercises/ex15_generate_step.py](../exercises/ex15_generate_step.py), 25 minutes).
 
@@ -294,7 +297,7 @@ check("ex15_generate_step")
 reveal("ex15_generate_step")
 
 # %% [markdown]
-# Does the cache change what is written? **Predict**: of 100 tokens, each the likeliest one, how many differ from those that are written without a cache?
+# **Predict**: of 100 tokens, each the likeliest one, how many differ from those that are written without a cache?
 
 # %%
 my_changed = None
@@ -304,13 +307,11 @@ prompt = gpt.encode("First Citizen:\nWe are")[None].to(device)
 cached, whole = (gpt.generate(learned, prompt, 100, cached=cached) for cached in (True, False))
 changed = (cached != whole).sum().item()
 print(f"{changed} of 100 tokens differ.")
-_ = compare("tokens that a cache changes", my_changed, changed)
+_ = compare("tokens that a cache changes", my_changed, changed, reasons={
+    100: "A cache holds the numbers that would be computed again."})
 
 # %% [markdown]
-# And how long does a token take? Without a cache the whole text passes through the model again. **Predict**: how many times as long does one more token take after 512, without a cache? Counted in FLOPs it is a factor of more than 512.
-
-# %%
-my_saving = None
+# And how long does a token take? Without a cache the whole text passes through the model again: after 512 tokens that is more than 512 times the FLOPs.
 
 # %%
 def ms_of_a_token(N, cached):
@@ -327,23 +328,20 @@ def ms_of_a_token(N, cached):
 times = {how: {N: ms_of_a_token(N, cached) for N in (64, 128, 256, 512)} for how, cached in (("with a cache", True), ("without", False))}
 at_512 = {how: ms[512] for how, ms in times.items()}
 print(", ".join(f"{how}: {1e3 / ms:,.0f} tokens/s" for how, ms in at_512.items()), "after 512 tokens (measured here)")
-said = compare("what a cache saves after 512 tokens", my_saving, at_512["without"] / at_512["with a cache"], "times")
 figures.curves(times, f"After 512 tokens a cache saves {1 - at_512['with a cache'] / at_512['without']:.0%} of the time of one more",
                "Measured here: 2 layers of 128 columns, the likeliest token each time.", "tokens so far", "ms for one more", log="xy")
 
 # %% [markdown]
-# **Compare.** Less than the FLOPs promise. One token is a matrix times a vector: each weight is read for two FLOPs, and here even that is short beside PyTorch's time to call some sixty operations.
+# The cache saves less than the FLOPs promise: one token is a matrix times a vector, and each weight is read for two FLOPs. Here even that is short beside PyTorch's time to call its small operations.
 #
-# On a GPU the bound is memory: each token reads all weights and the whole cache. **Predict** the most tokens a second that an H200 could write for one reader, with the larger model in bfloat16, after 32,768 tokens: with 8 key heads, and with 2 of them.
+# On a GPU each token reads all weights and the whole cache. **Predict** the most tokens a second that an H200, which copies {{copy:.1f}} TB/s, could write for one reader with the larger model in bfloat16, after 32,768 tokens: with 8 key heads of 128 columns, and with 2.
 
 # %%
 my_bound = {"8 key heads": None, "2 key heads": None}
 
 # %%
-from flashlab_course.bench import load_results
 from flashlab_course.gpt.count import decode_bytes
 
-copy = load_results("forward_h200")["ceilings"]["copy_tb_s"]
 bounds = {}
 for kv_heads in (8, 2):
     of = large._replace(kv_heads=kv_heads)
@@ -351,48 +349,37 @@ for kv_heads in (8, 2):
     bounds[f"{kv_heads} key heads"] = copy * 1e12 / decode_bytes(of, 1, 32768, 2)
     print(f"{kv_heads} key heads: weights {decode_bytes(of, 1, 0, 2) / 2**20:,.0f} MiB, cache {cache / 2**20:,.0f} MiB, "
           f"at most {bounds[f'{kv_heads} key heads']:,.0f} tokens/s")
-_ = compare("most tokens a second on an H200", my_bound, bounds, "tokens/s")
+_ = compare("most tokens a second on an H200", my_bound, bounds, "tokens/s", reasons={
+    copy * 1e12 / decode_bytes(large, 1, 0, 2): "That is without the cache: keys and values of 32,768 tokens in 12 layers.",
+    copy * 1e12 / decode_bytes(large, 1, 32768, 4): "A bfloat16 has 2 bytes."})
 
 # %% [markdown]
-# **Takeaway.** Training is bound by FLOPs and decoding by bytes. That is why models group their heads, and why chapter 13's kernel shares out the keys of a single query.
+# **Takeaway.** Training is limited by FLOPs, decoding by bytes. So models group their heads.
 #
-# ## On a GPU
+# ### On a GPU
 #
-# `python -m flashlab bench gpt` does all of this there: loss curves in bfloat16, longer and longer contexts, the parts of a step, generation. Training the larger model was recorded. **Predict** the longest context for which 141 GB suffice with naive attention and with PyTorch's, operation by operation ("SDPA math"); and the GiB that training with `flash_attention` takes at 32,768 tokens.
+# `python -m flashlab bench gpt` does all of this there. This is what training the larger model took on an H200:
 
 # %%
-my_longest = {"naive": None, "SDPA math": None}
-my_gib_at_32768 = None
-
-# %%
-from flashlab_course.bench import where
-
 recorded = load_results("gpt_h200")
 rows = {(row["implementation"], row["context"]): row for row in recorded["rows"]}
-longest = {name: max(N for one, N in rows if one == name and rows[one, N]["tokens_s"]) for name in my_longest}
+longest = {name: max(N for one, N in rows if one == name and rows[one, N]["tokens_s"]) for name in ("naive", "SDPA math")}
 print(f"recorded on {where(recorded)}")
-_ = compare("longest context on an H200", my_longest, longest, "tokens")
-_ = compare("GiB at 32,768 tokens", my_gib_at_32768, rows["flash_attention", 32768]["peak_bytes"] / 2**30, "GiB")
 done = [row for row in recorded["rows"] if row["tokens_s"]]
 memory = figures.series(done, "context", "peak_bytes")
+of_ours = rows["flash_attention", 32768]
+rival = max((row for (name, N), row in rows.items() if N == 32768 and name.startswith("SDPA") and row["tokens_s"]), key=lambda row: row["tokens_s"])
+ends = {row["implementation"]: row["losses"][-1] for row in recorded["curves"] if row["losses"]}
 figures.curves(memory, f"Naive attention ends at {longest['naive']:,} tokens, flash_attention is still there at {max(memory['flash_attention']):,}",
                f"Recorded on {where(recorded)}.", "context N", "peak memory", log="xy", byte="y", ticks=[1024, 4096, 16384, 65536, 262144])
 
-# %%
-ours = rows["flash_attention", 32768]
-rival = max((row for (name, N), row in rows.items() if N == 32768 and name.startswith("SDPA") and row["tokens_s"]), key=lambda row: row["tokens_s"])
-print(f"At 32,768 tokens {ours['tokens_s']:,.0f} tokens/s, {ours['tokens_s'] / rival['tokens_s']:.2f} times the fastest of SDPA's, {rival['implementation']}, over {ours['steps']} steps; "
-      f"model FLOPs utilisation {ours['mfu']:.0%}, against {rows['flash_attention', 1024]['mfu']:.0%} at 1,024.")
-curves = {row["implementation"]: row["losses"] for row in recorded["curves"] if row["losses"]}
-shown = {name: curves[name] for name in ("naive", "flash_attention", "SDPA math", "SDPA flash")}
-figures.curves({name: dict(enumerate(values)) for name, values in shown.items()}, "Four exact attentions, one curve",
-               f"Recorded on {recorded['provenance']['device']}: bfloat16 autocast.", "step", "loss", ylim=(0, None))
+# %% [markdown]
+# Naive attention ends at {{longest['naive']:,}} tokens, SDPA math at {{longest['SDPA math']:,}}. `flash_attention` still trains at {{max(memory['flash_attention']):,}}, in {{memory['flash_attention'][max(memory['flash_attention'])] / 2**30:.0f}} GiB. At 32,768 tokens it has {{of_ours['tokens_s'] / rival['tokens_s']:.2f}} times the speed of SDPA's fastest backend, {{rival['implementation']}} (over {{of_ours['steps']}} steps).
+#
+# The longer the context, the better `flash_attention` uses the machine: from 1,024 tokens to the last of these its MFU rises from {{rows['flash_attention', 1024]['mfu']:.0%}} to {{rows['flash_attention', max(memory['flash_attention'])]['mfu']:.0%}}. The losses of {{len(ends)}} attentions in bfloat16 end at most {{max(ends.values()) - min(ends.values()):.3f}} apart.
 
 # %% [markdown]
-# **Compare.** The curves lie on one another: the cost of an attention does not change its result. Naive attention keeps matrices of $N \times N$ for the backward pass of all 12 layers, and ends at {{longest['naive']:,}}. `flash_attention` still trains at {{max(memory['flash_attention']):,}} tokens, in {{memory['flash_attention'][max(memory['flash_attention'])] / 2**30:.0f}} GiB. With $N$ the share of attention in a step's FLOPs grows. The course's kernel uses the machine better than PyTorch's small operations do, so utilisation rises from {{rows['flash_attention', 1024]['mfu']:.0%}} to {{rows['flash_attention', max(memory['flash_attention'])]['mfu']:.0%}}.
-
-# %% [markdown]
-# And writing? A token's step is hundreds of short launches: the host cannot keep up. `generate(..., graph=True)` captures the step once as a CUDA graph and replays it (chapter 13).
+# In writing, a token's step is hundreds of short launches, and the host cannot keep up. `generate(..., graph=True)` captures the step as a CUDA graph and replays it (chapter 13).
 
 # %%
 writing = load_results("gpt_h200", "generation")
@@ -407,12 +394,12 @@ for N, batch in ((1024, 1), (32768, 8)):
           f"{generation[N, batch, True, True]['bound_tokens_s']:,.0f} at most")
 
 # %% [markdown]
-# **Compare.** Without a graph a step takes {{min(step_ms):.0f}} to {{max(step_ms):.0f}} ms, after 1,024 tokens as after 32,768: the host's time. With one, the GPU writes {{gain:.1f}} times as many tokens for one reader after 1,024, {{share[1024, 1]:.0%}} of what memory allows: it still waits for hundreds of small kernels to start, and fusing those is what is left. For eight readers after 32,768 tokens it is {{share[32768, 8]:.0%}}.
+# Without a graph a step takes {{min(step_ms):.0f}} to {{max(step_ms):.0f}} ms whether after few tokens or after many: that is the host's time. In a graph the GPU writes {{gain:.1f}} times as many tokens for one reader after 1,024. That is {{share[1024, 1]:.0%}} of what memory allows: it still waits for hundreds of small kernels to start. For eight readers after 32,768 tokens it is {{share[32768, 8]:.0%}}.
 
 # %% [markdown]
-# ## Inside models of others
+# ### Inside models of others
 #
-# A model from Hugging Face's transformers takes its attention by name, and `huggingface.register()` makes the course's operator one of those names. The package is an extra: `pip install -e .[transformers]`. Nothing is downloaded here; the model is small, and its weights are random.
+# A model from Hugging Face's transformers takes its attention by name, and `huggingface.register()` makes the course's operator one of those names. The package is an extra: `pip install -e .[transformers]`. The model here is small and random: nothing is downloaded.
 
 # %%
 import importlib.util
@@ -431,7 +418,7 @@ else:
     print("transformers is not installed here: the next two cells do nothing.")
 
 # %% [markdown]
-# **Predict**: two texts of 9 and 6 tokens in one batch, the shorter padded on the left. Do the logits of its real tokens change when it is padded: `"yes"`, `"no"`?
+# Two texts of 9 and 6 tokens share a batch, so the shorter one is padded on the left. **Predict**: does the padding change the logits of its real tokens, `"yes"` or `"no"`?
 
 # %%
 my_padding = None
@@ -446,17 +433,16 @@ if with_transformers:
         alone, padded = llama(short[None]).logits[0], llama(batch, attention_mask=keep).logits[1, 3:]
     off = (alone - padded).abs().max().item()
     print(f"padding changes the logits of the real tokens by at most {off:.0e}, of {alone.abs().max():.1f}")
-    _ = compare("does padding change a text's logits", my_padding, "no" if off < 1e-3 else "yes")
+    _ = compare("does padding change a text's logits", my_padding, "no" if off < 1e-3 else "yes", reasons={
+        "yes": "The padding is taken out before attention sees it."})
     print(llama.generate(short[None], max_new_tokens=8, do_sample=False)[0].tolist())
 
 # %% [markdown]
 # The padding is taken out, and the other tokens are packed one after the other, with `cu_seqlens` to tell them apart. No mask of $N \times N$ is made.
 #
-# **Takeaway.** One function with a clear contract fits into models that you did not write.
+# ### An open question
 #
-# ## An open question
-#
-# Two runs with two exact attentions drift apart by rounding. Take a third with another seed, and the difference is a thousand times as large. So how small a mistake in an attention can hide in a loss curve? Multiply the scores by 1.01, or drop the last key, and train. Which mistakes does the curve show, after how many steps, and which test of this course would have found them in a second?
+# How small a mistake in an attention can hide in a loss curve? Multiply the scores by 1.01, or drop the last key, and train. Compare with a run of another seed. Which mistakes does the curve show, and after how many steps? Which test of this course would have found them in a second?
 
 # %%
 # Your experiment goes here: attentions take any function of Q, K, V, causal.
@@ -464,6 +450,6 @@ if with_transformers:
 # %% [markdown]
 # ## Sources
 #
-# The text: William Shakespeare, public domain; the excerpt is the one that Karpathy's [char-rnn](https://github.com/karpathy/char-rnn) made known · Karpathy's [nanoGPT](https://github.com/karpathy/nanoGPT), for how small a GPT can be · Su et al. 2021, [rotary positions](https://arxiv.org/abs/2104.09864) · Zhang, Sennrich 2019, [RMS norm](https://arxiv.org/abs/1910.07467) · Ainslie et al. 2023, [GQA](https://arxiv.org/abs/2305.13245) · Chowdhery et al. 2022, [PaLM](https://arxiv.org/abs/2204.02311), appendix B, for MFU · Pope et al. 2022, [Efficiently scaling transformer inference](https://arxiv.org/abs/2211.05102), for what bounds decoding
+# The text: William Shakespeare, public domain, as excerpted for Karpathy's [char-rnn](https://github.com/karpathy/char-rnn) · [nanoGPT](https://github.com/karpathy/nanoGPT), for how small a GPT can be · Su et al. 2021, [rotary positions](https://arxiv.org/abs/2104.09864) · Zhang, Sennrich 2019, [RMS norm](https://arxiv.org/abs/1910.07467) · Ainslie et al. 2023, [GQA](https://arxiv.org/abs/2305.13245) · Chowdhery et al. 2022, [PaLM](https://arxiv.org/abs/2204.02311), appendix B, for MFU · Pope et al. 2022, [Efficiently scaling transformer inference](https://arxiv.org/abs/2211.05102), for what bounds decoding
 #
 # **Next:** {{after("15")}}.
