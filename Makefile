@@ -35,7 +35,7 @@ check: $(INSTALLED)     ## your exercises: those begun are checked, with your pr
 	@$(PY) -m flashlab check $(CHECK_ARGS) || [ $$? -eq 1 ]
 
 test: $(INSTALLED)      ## everything CI runs: ruff, unit tests, every notebook from the top
-	@$(call timed,ruff,$(PY) -m ruff check flashlab flashlab_course notebooks/src notebooks/build.py solutions site tests)
+	@$(call timed,ruff,$(PY) -m ruff check flashlab flashlab_course notebooks/src notebooks/build.py solutions site docs tests)
 	@$(call timed,unit tests,$(ONE_THREAD) $(PY) -m pytest -n auto --dist loadfile --sample)
 	@$(call timed,notebooks,$(PY) notebooks/build.py --check)
 
@@ -51,8 +51,8 @@ notebooks: $(INSTALLED) ## rebuild notebooks/*.ipynb from notebooks/src; NOTEBOO
 exercises: $(INSTALLED) ## exercises/ from solutions/
 	$(PY) solutions/build.py
 
-figures: $(INSTALLED)   ## redraw the pictures
-	$(PY) -m flashlab_course.figures
+figures: $(INSTALLED)   ## redraw the README's animation; needs chromium
+	$(PY) docs/race.py
 
 bench: $(INSTALLED)     ## measure the ladder on this GPU; BENCH_ARGS passes arguments on
 	$(PY) -m flashlab bench $(BENCH_ARGS)

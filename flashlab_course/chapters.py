@@ -1,4 +1,4 @@
-"""CHAPTERS: all notebooks in order, for the map in 00, the README's table and `doctor`."""
+"""CHAPTERS: all notebooks in order, for the map in 00, the README's columns and `doctor`."""
 
 from dataclasses import dataclass
 

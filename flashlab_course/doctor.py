@@ -82,7 +82,7 @@ def check_gpu():
         fix = "update the NVIDIA driver, then reboot" if torch.version.cuda else f"{PIP} --force-reinstall torch"
         return Finding("gpu", f"the driver ({driver}) sees one, this torch does not", "broken", fix)
     tip = "unset CUDA_VISIBLE_DEVICES to use the GPU" if driver else (
-        "nothing to fix; README says how to use a remote GPU")
+        "nothing to fix; docs/install.md says how to use a remote GPU")
     return Finding("gpu", "none seen; rungs run in PyTorch on the CPU, kernels in the interpreter, plots show "
                           "recorded GPU results", "note", tip)
 

@@ -57,34 +57,38 @@ def report(name, mistake=None):
     return checker.examine(exercise, exercise.wrong(known))._repr_html_()
 
 
+def beside():
+    """{a rival's title: [(run, gains) of chapter 12's last forward kernel over it, and of the backward one]}"""
+    apart = {("naive", "forward"): ("forward_h100",), ("fa4", "forward"): ("forward_h200", "FlashAttention-4")}
+    table = {title: [] for title in RIVALS.values()}
+    for (rival, title), what in itertools.product(RIVALS.items(), ("forward", "backward")):
+        run = load_results(*apart.get((rival, what), [f"{what}_h200"]))
+        table[title].append((run, gains(run, f"fa2_hopper_{what}", rival + f"_{what}" * (rival == "naive"))))
+    return table
+
+
 def speeds():
     """The table of chapter 12's last kernels beside others, and where it is from, as HTML."""
-    body, runs = "", []
-    for rival, title in RIVALS.items():
-        cells = ""
-        for what in ("forward", "backward"):
-            apart = (rival, what) == ("fa4", "forward")              # timed in a run of its own
-            run = load_results(f"{what}_h200", "FlashAttention-4" if apart else None)
-            found = gains(run, f"fa2_hopper_{what}", f"naive_{what}" if rival == "naive" else rival)
-            cells += f"<td><b>{span([ratio for _, ratio, _ in found])}</b><small>{standing(found)}</small></td>"
-            runs.append(run)
-        body += f"<tr><th>{title}</th>{cells}</tr>"
-    dates, devices = (" to ".join(sorted({run["provenance"][key][:length] for run in runs}))
-                      for key, length in (("date", 10), ("device", 99)))
+    cell = "<td><b>{}</b><small>{}</small></td>".format
+    body = "".join(f"<tr><th>{title}</th>{''.join(cell(span(found), standing(found)) for _, found in both)}</tr>"
+                   for title, both in beside().items())
+    runs = [run for both in beside().values() for run, _ in both]
+    dates = sorted(run["provenance"]["date"][:10] for run in runs)
+    devices = " (naive forward) and ".join(sorted({run["provenance"]["device"] for run in runs}))
     rows = [row for run in runs for row in run["rows"]]
     return ('<table class="speeds"><thead><tr><th>Speed relative to</th><th>forward</th><th>backward</th></tr></thead>'
-            f"<tbody>{body}</tbody></table><p><small>Recorded on {devices}, {dates}, in {every(rows, 'dtype')}, "
-            f"d = {every(rows, 'd')}, with and without a causal mask. Tied: the ranges of the timings overlap. "
-            "Computed from <code>results/</code> when this page was built.</small></p>")
+            f"<tbody>{body}</tbody></table><p><small>Recorded on {devices}, {dates[0]} to {dates[-1]}, in "
+            f"{every(rows, 'dtype')}, d = {every(rows, 'd')}, with and without a causal mask. Tied: the ranges of "
+            "the timings overlap. Computed from <code>results/</code> when this page was built.</small></p>")
 
 
 def slower():
     """What the course's kernels are slower at, in a sentence."""
-    run = load_results("forward_h200", "d = 256")
-    ratios = [ratio for _, ratio, _ in gains(run, "fa2_tma_forward", ("sdpa_flash", "sdpa_cudnn"))]
-    return f"At d = 256 the course's forward kernel with TMA runs at {span(ratios)} the speed of PyTorch's fastest."
+    found = gains(load_results("forward_h200", "d = 256"), "fa2_tma_forward", ("sdpa_flash", "sdpa_cudnn"))
+    return f"At d = 256 the course's forward kernel with TMA runs at {span(found)} the speed of PyTorch's fastest."
 
 
-def span(ratios):
-    low, high = min(ratios), max(ratios)
+def span(found):
+    """The least and the largest speed of what `gains` found."""
+    low, high = (end(ratio for _, ratio, _ in found) for end in (min, max))
     return f"{low:.2g} to {high:.2g} ×" if high >= 3 else f"{low:.2f} to {high:.2f} ×"

@@ -10,8 +10,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: E402
 
-import flashlab_course.figures.__main__ as command  # noqa: E402
-from flashlab_course import figures, sweeps  # noqa: E402
+from flashlab_course import figures  # noqa: E402
 from flashlab_course.figures import colors, style, words  # noqa: E402
 from tests import pictures as data  # noqa: E402
 from tests.pictures import CALLS, title  # noqa: E402
@@ -80,14 +79,3 @@ def test_every_implementation_has_one_color_of_its_own():
 
 def test_text_wraps_between_words_but_not_inside_a_quantity():
     assert style.wrap("moves 29 MiB at N = 4096", 14).split("\n") == ["moves 29 MiB", "at N = 4096"]
-
-
-def test_command_line_draws_into_the_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(sweeps, "over_N", lambda Ns, over_N=sweeps.over_N: over_N(Ns[:2]))
-    with pytest.raises(SystemExit, match="OUT_DIR must be a folder that is there, got"):
-        command.main([str(tmp_path / "out")])
-    assert not (tmp_path / "out").exists()
-    command.main([str(tmp_path)])
-    assert (tmp_path / "traffic.png").stat().st_size > 5000
-    with pytest.raises(SystemExit, match="usage"):
-        command.main(["--nonsense"])

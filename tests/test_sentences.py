@@ -6,6 +6,7 @@ Of chapters 13 to 16 only those cells run that a sentence's {{expressions}} need
 import contextlib
 import functools
 import io
+import sys
 from unittest.mock import MagicMock
 
 import jupytext
@@ -15,7 +16,12 @@ from test_lessons import build
 
 from flashlab_course import figures
 from flashlab_course.bench import load_results, pick, results
+from flashlab_course.bench.decode import SDPA
 from flashlab_course.figures.chapter_12 import gains, standing
+
+sys.path += [str(ROOT / "docs"), str(ROOT / "site")]
+import front  # noqa: E402    docs/ and site/ are no packages
+from race import race  # noqa: E402
 
 
 class Undrawn:
@@ -69,43 +75,54 @@ unchanged = functools.cache(told)
 
 
 def readme():
-    """The README's sentences about speed, by the records as they are now."""
-    last = {what: f"fa2_hopper_{what}" for what in ("forward", "backward")}
-    run = {what: load_results(f"{what}_h200") for what in last}
-    beside_4 = {"forward": load_results("forward_h200", "FlashAttention-4"), "backward": run["backward"]}
-    span = lambda found: f"{min(found):.2f} to {max(found):.2f}"
-    speed = {(what, who): gains(run[what], last[what], who) for what in last for who in ("sdpa_flash", "sdpa_cudnn")}
-    speed |= {(what, "fa4"): gains(beside_4[what], last[what], "fa4") for what in last}
-    times = {key: span([ratio for _, ratio, _ in found]) for key, found in speed.items()}
-    place = {who: f"the forward pass is {standing(speed['forward', who])}, the backward pass "
-             f"{standing(speed['backward', who])}" for who in ("sdpa_cudnn", "fa4")}
-    fa4 = run["backward"]["provenance"].get("flash-attn-4", "version not recorded")
+    """{file: the rows about speed in its tables}, by the records as they are now."""
+    row = lambda *cells: f"| {' | '.join(cells)} |"
+    between = lambda numbers, form: f"{min(numbers):{form}} to {max(numbers):{form}}"
+    speed = lambda run, name, rivals=SDPA: front.span(gains(run, name, rivals))
+    beside = front.beside()
+    speeds = [row(title, *(front.span(found) + " (H100)" * ("H100" in run["provenance"]["device"])
+                           for run, found in both)) for title, both in beside.items()]
+    peer, torch = (beside["FlashAttention-4"][1][0]["provenance"].get(name) for name in ("flash-attn-4", "torch"))
+    us = {one["call"]: f"{one['us']:.0f} µs" for one in load_results("launch_h100")["rows"]}
+    host = {"forward": "", "forward with gradients": ", recorded", "forward and backward": ", both"}
     fp8, decode, ring = (load_results(f"{what}_h200") for what in ("fp8", "decode", "ring"))
-    eights = {name: span([ratio for _, ratio, _ in gains(fp8, name, "fa2_hopper_forward")])
-              for name in ("fp8 kernel", "flash_attention_fp8")}
-    full = [row["of_copy"] for row in pick(decode["rows"], implementation="decode") if row["bytes"] >= 2**29]
-    two = [row for row in pick(ring["rows"], mode="causal, zig-zag", ranks=2) if row["runs"] >= 3]
-    one = {(row["N"], row["passes"]): row["runs"] for row in pick(ring["rows"], mode="causal, zig-zag", ranks=1)}
-    two = [row for row in two if one[row["N"], row["passes"]] >= 3]
-    Ns = [row["N"] for row in two]
-    return [
-        f"chapter 12's last kernel runs the forward pass at {times['forward', 'sdpa_flash']} times the speed of SDPA's "
-        f"FlashAttention-2 and {times['forward', 'sdpa_cudnn']} times that of cuDNN, the backward pass at "
-        f"{times['backward', 'sdpa_flash']} and {times['backward', 'sdpa_cudnn']} times. Against cuDNN (of torch "
-        f"{run['forward']['provenance']['torch']}), beyond the scatter of repeated runs, {place['sdpa_cudnn']}. "
-        f"Against FlashAttention-4 ({fa4}), the fastest rival that was timed, {place['fa4']}.",
-        f"a decode step reads caches of half a gigabyte and more at {span(full)} times a copy's rate "
-        f"(`results/decode_h200.json`), FP8 is {eights['fp8 kernel']} times as fast as bfloat16 on numbers that are "
-        f"already quantised and {eights['flash_attention_fp8']} times with quantising (`results/fp8_h200.json`), and "
-        f"two GPUs are {span([row['speedup'] for row in two])} times as fast as one on causal sequences of "
-        f"{min(Ns):,} to {max(Ns):,} tokens (`results/ring_h200.json`, sizes with three runs or more; four GPUs "
-        "have not been tried)"]
+    full = [one["of_copy"] for one in pick(decode["rows"], implementation="decode") if one["bytes"] >= 2**29]
+    rings = [one for one in pick(ring["rows"], mode="causal, zig-zag") if one["runs"] >= 3]
+    one, two = ({(row["N"], row["passes"]): row["speedup"] for row in pick(rings, ranks=n)} for n in (1, 2))
+    shared = {size: two[size] for size in one.keys() & two}
+    return {
+        "README.md": [
+            *speeds, row("d = 256, forward", speed(load_results("forward_h200", "d = 256"), "fa2_tma_forward")),
+            row("backward with `deterministic=True`, PyTorch's without",
+                speed(load_results("backward_h200", "deterministic"), "fa2_hopper_backward")),
+            row("one new token against a cache", speed(decode, "decode")),
+            *(row(f"host, small call: {words}", f"{us['flash_attention' + name]}; PyTorch {us['sdpa' + name]}")
+              for words, name in host.items())],
+        "docs/results.md": [
+            *(row(title, *(standing(found) for _, found in both)) for title, both in beside.items()),
+            f"Versions: torch {torch}; FlashAttention-4, {peer or 'version not recorded'}.",
+            row("a decode step, caches of half a gigabyte and more", f"{between(full, '.2f')} × the rate of a copy",
+                "`results/decode_h200.json`"),
+            *(row(words, f"{speed(fp8, name, 'fa2_hopper_forward')} the speed of bfloat16", "`results/fp8_h200.json`")
+              for words, name in (("FP8, numbers that are already quantised", "fp8 kernel"),
+                                  ("FP8, with quantising", "flash_attention_fp8"))),
+            row(f"two GPUs, causal, {between([N for N, _ in shared], ',')} tokens",
+                f"{between(shared.values(), '.2f')} × the speed of one", "`results/ring_h200.json`")]}
 
 
 def test_the_readme_says_what_was_recorded():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    for sentence in readme():
-        assert sentence in text, sentence
+    for name, rows in readme().items():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        missing = [row for row in rows if f"{row}\n" not in text]
+        assert not missing, "\n".join([f"{name} should say", *missing])
+
+
+def test_the_readme_shows_the_race_it_tells_of():
+    """Its bytes are those that the player counts. `make figures` draws it anew."""
+    naive, flash = (f"{scene.moved[-1]:,}" for scene in race().scenes)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"naive attention moves {naive} bytes, FlashAttention-2 {flash}](docs/race.gif)" in readme
+    assert (ROOT / "docs/race.gif").stat().st_size < 400_000
 
 
 HOPPER, BACK = {"implementation": "fa2_hopper_forward"}, {"implementation": "fa2_hopper_backward"}
@@ -118,6 +135,10 @@ NUMBERS = [
     ("README", "decode_h200", "all", {"implementation": "decode", "B": 32, "N": 65536}, "of_copy"),
     ("README", "fp8_h200", "d = 128", {"implementation": "flash_attention_fp8"}, "ms"),
     ("README", "ring_h200", "two GPUs", ZIGZAG, "speedup"),
+    ("README", "forward_h100", "all", {"implementation": "naive_forward"}, "ms"),
+    ("README", "forward_h200", "d = 256", {"implementation": "fa2_tma_forward", "N": 16384}, "ms"),
+    ("README", "backward_h200", "deterministic", BACK, "ms"),
+    ("README", "launch_h100", "all", {"call": "sdpa, both"}, "us"),
     ("13", "forward_h200", "all", None, "copy_tb_s"),
     ("13", "decode_h200", "all", {"implementation": "decode", "B": 1, "N": 65536}, "ms"),
     ("13", "decode_h200", "four stages", {"implementation": "decode", "B": 32, "N": 65536}, "ms"),

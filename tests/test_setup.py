@@ -283,8 +283,24 @@ def test_chapters_are_the_notebooks_there_are():
     assert sources == [f"{c.number}_{c.name}" for c in CHAPTERS]
 
 
-def test_readme_lists_every_chapter():
+def test_readme_lists_every_chapter_in_its_column():
+    """With its title, a part of what it builds, and, outside the core, the chapters that its first lines ask for."""
     readme = (ROOT / "README.md").read_text()
-    for chapter in CHAPTERS:
-        assert f"({chapter.path})" in readme and chapter.builds in readme, chapter
-    assert len(re.findall(r"\(notebooks/\d\d[a-z]?_\w+\.ipynb\)", readme)) == len(CHAPTERS)
+    for one in CHAPTERS:
+        source = (ROOT / f"notebooks/src/{one.number}_{one.name}.py").read_text()
+        number, title = re.search(r"^# # (\w+) · (.*)", source, re.M).groups()
+        needs = ", ".join(re.findall(r"\b\d\db?\b", re.search(r"\*\*You need\*\* (.*?)[;·]", source)[1]))
+        before, after = (r"^\| ", r" \| ") if one.core_minutes else (r" \| ", rf" \[{needs}\] \|$")
+        link = re.escape(f"[{number} {title}]({one.path}): ")
+        found = re.search(f"{before}{link}([^|[]+){after}", readme, re.M)
+        assert found and found[1] in one.builds, one
+    assert len(re.findall(r"\(notebooks/\w+\.ipynb\)", readme)) == len(CHAPTERS)
+    assert f"Core, about {sum(one.core_minutes for one in CHAPTERS) / 60:.1f} hours" in readme
+
+
+def test_the_first_pages_lead_to_files_that_there_are():
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        for link in re.findall(r"\]\(([^):]+)\)", page.read_text()):
+            assert (page.parent / link).exists(), (page, link)
+    blocked = ", ".join(one.number for one in CHAPTERS if one.needs_triton and one.number != "13")
+    assert f"but {blocked} and the last part of 13 work" in (ROOT / "docs/install.md").read_text()

@@ -34,7 +34,7 @@ SUBJECTS = {"forward": forward, "backward": backward, "counters": counters, "bas
 
 NO_GPU = """bench measures on a GPU, and on this machine {why}.
 Instead: in the course's repository recorded results are in results/, notebooks/16_benchmarks.ipynb plots them, and
-README.md says how to use a remote GPU; here `python -m flashlab doctor` says what this machine can do."""
+docs/install.md says how to use a remote GPU; here `python -m flashlab doctor` says what this machine can do."""
 
 
 def parsers():
