@@ -11,7 +11,7 @@
 #
 # **You will be able to** explain how base 2, a split loop, tile sizes, a pipeline and TMA change a kernel's code, instructions and speed; and say why a backward kernel adds up $dQ$ in memory.
 #
-# **You need** chapters 06, 10 and 11 with their exercises; 09b helps · **further:** sittings 1 to 8, 25 to 40 minutes each · **runs on** CPU or GPU; Triton, so Linux
+# **You need** chapters 06, 10 and 11 with their exercises; 09b helps · **further:** sittings 1 to 8, 20 to 40 minutes each · **runs on** CPU or GPU; Triton, so Linux
 #
 # Triton compiles for an H100 on any machine. So you find registers, shared memory and instructions on yours. Run times were recorded on an H200.
 
@@ -35,6 +35,7 @@ from flashlab import cost, ladder
 from flashlab.kernels import fa2, fa2_exp2, fa2_pipelined, fa2_split, fa2_tma, fa2_tma_backward, tuning
 from flashlab.kernels.launch import best_tiles
 from flashlab.operator import pick
+from flashlab.triton_mode import interpreted
 from flashlab_course import bench, figures
 from flashlab_course.check import check
 from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all
@@ -43,9 +44,10 @@ from flashlab_course.figures.words import label                       # "fa2_exp
 from flashlab_course.gpu import banks, schedule
 from flashlab_course.gpu.occupancy import occupancy
 from flashlab_course.lesson import changes, compare, reveal
+from flashlab_course.player import play, record_kernel
 
 # %% [markdown]
-# ## Sitting 1 (further) · Powers of two (35 minutes)
+# ## Sitting 1 (further) · Powers of two (30 minutes)
 #
 # ### The ladder
 #
@@ -148,7 +150,7 @@ figures.gain_of_rung(forward, "fa2_exp2_forward")
 #
 # </details>
 #
-# **Takeaway.** Tensor cores compute the products. A handful of other operations for each score runs on slower units, and each one counts.
+# **Takeaway.** Tensor cores compute the products. A few other operations for each score run on slower units, and each counts.
 #
 # *End of sitting 1. To continue later, run the notebook from the top.*
 
@@ -188,6 +190,16 @@ reveal("ex12_split")
 print(changes(fa2_exp2.fa2_exp2_kernel, fa2_split.fa2_split_kernel))
 
 # %% [markdown]
+# Watch the tiles of a short sequence. The lines under `if masked` run only on the diagonal.
+
+# %%
+def play_split():
+    return play(record_kernel(fa2_split.fa2_split_forward, *torch.randn(3, 1, 1, 64, 16), causal=True, B_r=16, B_c=16))
+
+
+play_split() if interpreted() else print("Kernels are compiled here. Set TRITON_INTERPRET=1 to see the player.")
+
+# %% [markdown]
 # Two loops contain powers and products twice, but most selections only once:
 
 # %%
@@ -212,12 +224,12 @@ figures.gain_of_rung(forward, "fa2_split_forward")
 #
 # </details>
 #
-# **Takeaway.** Take work that few tiles need out of the loop that most tiles run through.
+# **Takeaway.** Take work that few tiles need out of the main loop.
 #
 # *End of sitting 2.*
 
 # %% [markdown]
-# ## Sitting 3 (further) · Search for tile sizes (35 minutes)
+# ## Sitting 3 (further) · Search for tile sizes (30 minutes)
 #
 # A larger tile reads less from memory, but takes more registers and shared memory, so fewer programs fit on an SM. Arithmetic rules out what cannot run. The rest must be tried on the GPU.
 #
@@ -297,7 +309,7 @@ figures.times_of_tiles(timed, f"Recorded on {bench.where(searched)}: {label('fa2
 # *End of sitting 3.*
 
 # %% [markdown]
-# ## Sitting 4 (further) · What fits on an SM (40 minutes)
+# ## Sitting 4 (further) · What fits on an SM (35 minutes)
 #
 # ### Registers: how many programs fit
 #
@@ -467,7 +479,7 @@ figures.gain_of_rung(forward, "fa2_pipelined_forward")
 # *End of sitting 5.*
 
 # %% [markdown]
-# ## Sitting 6 (further) · TMA, and what is left (35 minutes)
+# ## Sitting 6 (further) · TMA, and what is left (20 minutes)
 #
 # ### TMA
 #
@@ -556,7 +568,7 @@ figures.bars(saved, f"Without its softmax the kernel would be done {saved['softm
              f"Recorded on {bench.where(run)}: fa2_tma_forward with a part left out, d = 128, N = 4096, no mask.", "% of the time saved")
 
 # %% [markdown]
-# The softmax needs no tensor cores, but costs {{saved['softmax']:.0f}} % of the time: while a warp computes exponentials, its tensor core waits. The last rung overlaps the two. Chapter 12b builds it in Gluon, the language below Triton. Here is its result.
+# The softmax needs no tensor cores, but costs {{saved['softmax']:.0f}} % of the time: while a warp computes exponentials, its tensor core waits. The last rung overlaps the two. Chapter 12b builds it in Gluon, the language below Triton.
 
 # %%
 d, N, causal = 128, 4096, True                          # change me: 64 or 128; 512, 1024, ... 16384; True or False
@@ -627,7 +639,7 @@ reveal("ex12_turns")
 # *End of sitting 7.*
 
 # %% [markdown]
-# ## Sitting 8 (further) · The backward pass, and the next GPU (40 minutes)
+# ## Sitting 8 (further) · The backward pass, and the next GPU (35 minutes)
 #
 # ### Backward: one kernel or two?
 #

@@ -11,7 +11,7 @@
 #
 # **You will be able to** say why a model that writes one token at a time leaves most of a GPU idle; split the keys among programs and merge their results; keep keys in a cache, in one piece or in pages; and count what a window and 8-bit numbers save.
 #
-# **You need** chapters 06 and 07, and chapter 10 for sitting 5 · **further:** sittings 1 to 5, 25 to 45 minutes each · **runs on** CPU; sitting 5 needs Triton, so Linux
+# **You need** chapters 06 and 07, and chapter 10 for sitting 5 · **further:** sittings 1 to 5, 20 to 45 minutes each · **runs on** CPU; sitting 5 needs Triton, so Linux
 #
 # A language model reads its prompt at once. Then it writes one token after the other. In each such *decode step* every head has one new query, $N_q = 1$. The query attends to all $N_k$ tokens so far.
 
@@ -328,7 +328,7 @@ said = compare("programs with a key in the window", my_programs_at_work, at_work
 # *End of sitting 3.*
 
 # %% [markdown]
-# ## Sitting 4 (further) · Fewer bytes (30 minutes)
+# ## Sitting 4 (further) · Fewer bytes (20 minutes)
 #
 # ### Eight bits
 #
@@ -455,7 +455,7 @@ print(f"merged with a sink: {sink_error:.1e} from a softmax with one more column
 # *End of sitting 4.*
 
 # %% [markdown]
-# ## Sitting 5 (further) · The kernel, and the clock (30 minutes)
+# ## Sitting 5 (further) · The kernel, and the clock (20 minutes)
 #
 # ### The kernel in Triton
 #
@@ -653,7 +653,7 @@ unsplit = [(row, *found) for row, *found in gains(decode, "decode", FORWARD) if 
 # | steps that read half a gigabyte or more | {{min(row['of_copy'] for row in full):.2f}} to {{max(row['of_copy'] for row in full):.2f}} times a copy's rate |
 # | pages add, at most | {{100 * page_cost['now']:.0f}} % of the time; with four stages {{100 * page_cost['four stages']:.0f}} % |
 #
-# A step can be faster than a copy's rate, since a copy also has to write. With four stages an SM had room for only one program, which seems to wait for each page's address. With three stages two programs fit. The kernel takes three where pages are looked up and there are fewer programs than SMs.
+# A step can be faster than a copy's rate, since a copy also has to write. With four stages (chapter 12) an SM has room for only one program, which seems to wait for each page's address. With three stages two programs fit. So the kernel takes three where it looks up pages and there are fewer programs than SMs.
 
 # %% [markdown]
 # ### An open question
