@@ -57,7 +57,7 @@ from flashlab_course.player import play, record_kernel
 figures.ladder(ladder.KERNELS[:-1])
 
 # %% [markdown]
-# Compile them for an H100: 16 heads, $N = 4096$, $d = 128$, causal, bfloat16. A tensor on the device `meta` has a shape but no numbers. The compiler needs no more.
+# Compile them for an H100: 16 heads, $N = 4096$, $d = 128$, causal, bfloat16. A tensor on the device `meta` has a shape but no numbers.
 
 # %%
 kernels = {"fa2_triton_forward": fa2.fa2_forward_kernel, "fa2_exp2_forward": fa2_exp2.fa2_exp2_kernel,
@@ -242,7 +242,7 @@ check("ex12_prune")
 reveal("ex12_prune")
 
 # %% [markdown]
-# Prune the course's grid for $d = 128$, and compile four of the choices that are left.
+# Prune the course's grid for $d = 128$, and compile four of the rest.
 
 # %%
 kept = tuning.candidates(128, 128, torch.bfloat16, SHARED_LIMIT[90])
@@ -291,7 +291,7 @@ print("keys searched after each call:", [call_searching(*size) for size in ((64,
 print(tuning.key(fa2_split.KERNEL, 128, 128, torch.bfloat16, True))
 
 # %% [markdown]
-# Here is a recorded search through every choice that fits.
+# Here is a recorded search.
 
 # %%
 timed, by_hand = search_rows(searched, "fa2_tuned_forward", 64, 4096, False), best_tiles(64, torch.bfloat16, False)
@@ -359,11 +359,17 @@ said = compare("steps to read a column of pieces", my_bank_steps, found,
                         8: "8? In which banks does the piece of the next row lie?", 2: "2? Number the 32 banks, and mark those that each piece takes."})
 lies = {name: torch.tensor([sorted(range(8), key=lambda piece: place(row, piece)) for row in range(8)])       # noqa: B023
         for name, place in (("row after row", banks.plain), ("swizzled", banks.swizzled))}
-figures.matrices({name: ((pieces == 2).float(), pieces.tolist()) for name, pieces in lies.items()}, "Swizzled, piece 2 of eight rows lies in eight different places",
+figures.matrices({name: ((pieces == 2).float(), pieces.tolist()) for name, pieces in lies.items()}, "Where piece 2 of eight rows lies: " + ", ".join(f"{len({row.index(2) for row in pieces.tolist()})} places {name}" for name, pieces in lies.items()),
                  "Modelled: rows of 64 numbers of 16 bits in pieces of 16 bytes; a column is four banks of 4 bytes.", "place in the row", "row")
 
 # %% [markdown]
-# Without swizzling all eight pieces lie in the same four banks: a *bank conflict*. Padding costs memory, and Hopper's units are built for swizzled tiles.
+# <details><summary><b>Why?</b> (after the comparison)</summary>
+#
+# Without swizzling all eight pieces lie in the same four banks: a *bank conflict*.
+#
+# </details>
+#
+# Padding costs memory, and Hopper's units are built for swizzled tiles.
 
 # %% [markdown]
 # ### The matrix instruction
@@ -706,7 +712,7 @@ check("ex12_dq_order")
 reveal("ex12_dq_order")
 
 # %% [markdown]
-# Both versions were timed, each beside cuDNN.
+# Both were timed beside cuDNN.
 
 # %%
 starts = {when: bench.load_results("backward_h200", when) for when in ("TMA, begun apart", "TMA, same start")}
@@ -739,7 +745,7 @@ added = {(d, causal): standing([one for one in gains(by_tma, "fa2_tma_backward")
 figures.gain_of_rung(by_tma, "fa2_tma_backward")
 
 # %% [markdown]
-# The lean program has too few registers for two products at the same time. But while one program waits, others work. We do not know why this rung gains at one $d$ and loses at the other:
+# The lean program has too few registers for two products at the same time. But while one program waits, others work. We do not know why the two $d$ differ:
 #
 # | against the rung before (recorded) | no mask | causal |
 # |---|---|---|
@@ -846,7 +852,7 @@ figures.bars({f"{name}: {unit}": count for name, of in cycles.items() for unit, 
              worse=[f"{name}: {unit}" for name, of in cycles.items() for unit, count in of.items() if count == max(of.values())])
 
 # %% [markdown]
-# Products became faster and exponentials did not. On a B200 both take equally long, and the softmax has further operations. FlashAttention-4 answers with two changes.
+# Products became faster and exponentials did not, and the softmax has further operations. FlashAttention-4 answers with two changes.
 #
 # **Rescale less often.** Any $m$ gives the same $O / l$ as long as no power overflows. So keep the old maximum until the new one is larger by more than 8, in base 2. Weights then stay at or below $2^8$. Without rescaling, a B200 need not read $O_i$ from tensor memory and write it back.
 
