@@ -359,7 +359,7 @@ said = compare("steps to read a column of pieces", my_bank_steps, found,
                         8: "8? In which banks does the piece of the next row lie?", 2: "2? Number the 32 banks, and mark those that each piece takes."})
 lies = {name: torch.tensor([sorted(range(8), key=lambda piece: place(row, piece)) for row in range(8)])       # noqa: B023
         for name, place in (("row after row", banks.plain), ("swizzled", banks.swizzled))}
-figures.matrices({name: ((pieces == 2).float(), pieces.tolist()) for name, pieces in lies.items()}, "Where piece 2 of eight rows lies: " + ", ".join(f"{len({row.index(2) for row in pieces.tolist()})} places {name}" for name, pieces in lies.items()),
+figures.matrices({name: ((pieces == 2).float(), pieces.tolist()) for name, pieces in lies.items()}, "Different places of piece 2 in eight rows: " + ", ".join(f"{len({row.index(2) for row in pieces.tolist()})} ({name})" for name, pieces in lies.items()),
                  "Modelled: rows of 64 numbers of 16 bits in pieces of 16 bytes; a column is four banks of 4 bytes.", "place in the row", "row")
 
 # %% [markdown]
