@@ -9,11 +9,11 @@
 # %% [markdown]
 # # 12 · Making it fast
 #
-# **You will be able to** explain how base 2, a split loop, tile sizes, a pipeline and TMA change a kernel's code, instructions and speed; to read a register report; and to say why a backward kernel adds up $dQ$ in memory, and what that costs.
+# **You will be able to** explain how base 2, a split loop, tile sizes, a pipeline and TMA change a kernel's code, instructions and speed; and say why a backward kernel adds up $dQ$ in memory.
 #
-# **You need** chapters 06, 10 and 11 with their exercises; 09b helps · **four sittings** of 50, 50, 50 and 30 minutes with exercises; 30 more are optional · **runs on** CPU or GPU; Triton, so Linux
+# **You need** chapters 06, 10 and 11 with their exercises; 09b helps · **further:** sittings 1 to 8, 20 to 40 minutes each · **runs on** CPU or GPU; Triton, so Linux
 #
-# Triton compiles for an H100 on any machine, so you find registers, shared memory and instructions on yours. Run times were recorded on an H200, which is an H100 with more memory.
+# Triton compiles for an H100 on any machine. So you find registers, shared memory and instructions on yours. Run times were recorded on an H200.
 
 # %%
 import flashlab  # first: it tells Triton whether to compile or to interpret
@@ -35,6 +35,7 @@ from flashlab import cost, ladder
 from flashlab.kernels import fa2, fa2_exp2, fa2_pipelined, fa2_split, fa2_tma, fa2_tma_backward, tuning
 from flashlab.kernels.launch import best_tiles
 from flashlab.operator import pick
+from flashlab.triton_mode import interpreted
 from flashlab_course import bench, figures
 from flashlab_course.check import check
 from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all
@@ -43,19 +44,20 @@ from flashlab_course.figures.words import label                       # "fa2_exp
 from flashlab_course.gpu import banks, schedule
 from flashlab_course.gpu.occupancy import occupancy
 from flashlab_course.lesson import changes, compare, reveal
+from flashlab_course.player import play, record_kernel
 
 # %% [markdown]
-# ## Sitting 1 · Fewer operations (50 minutes)
+# ## Sitting 1 (further) · Powers of two (30 minutes)
 #
 # ### The ladder
 #
-# Each rung changes one thing in the kernel of the rung before and keeps the order of its lines, so a diff shows the change. Above them stands one more kernel, for Hopper, which chapter 12b builds.
+# Each rung changes one thing in the kernel of the rung before, so a diff shows the change. Chapter 12b builds one more kernel, for Hopper.
 
 # %%
 figures.ladder(ladder.KERNELS[:-1])
 
 # %% [markdown]
-# Compile the rungs for an H100: 16 heads, $N = 4096$, $d = 128$, causal, bfloat16. A tensor on the device `meta` has a shape but no numbers; a compiler needs no more.
+# Compile them for an H100: 16 heads, $N = 4096$, $d = 128$, causal, bfloat16. A tensor on the device `meta` has a shape but no numbers.
 
 # %%
 kernels = {"fa2_triton_forward": fa2.fa2_forward_kernel, "fa2_exp2_forward": fa2_exp2.fa2_exp2_kernel,
@@ -87,9 +89,7 @@ def show_instructions(names, **kinds):
         print(f"{label(name)}: {', '.join(f'{kind} {many}' for kind, many in found.items())} (in the PTX compiled here)")
 
 # %% [markdown]
-# Load the recorded times. Each kernel was compared with float64 before it was timed.
-#
-# One rule decides every claim about speed. The gain is the ratio of the median times. If the ranges of the repeated runs (20th to 80th percentile) overlap, two kernels are **tied**; otherwise the faster one is **ahead**.
+# Load the recorded times. One rule decides every claim about speed. The gain is the ratio of the median times. If the ranges of the repeated runs (20th to 80th percentile) overlap, two kernels are **tied**; otherwise the faster one is **ahead**.
 
 # %%
 forward, backward, searched = (bench.load_results(f"{what}_h200") for what in ("forward", "backward", "tune"))
@@ -106,7 +106,7 @@ print(f"recorded on {bench.where(forward)}")
 # %% [markdown]
 # ### Powers of two
 #
-# A GPU computes $2^x$ in one instruction. For $e^x$ it multiplies by $\log_2 e$ first, and attention has already multiplied the score by the scale. These two factors can be one.
+# A GPU computes $2^x$ in one instruction. For $e^x$ it multiplies by $\log_2 e$ first. Attention has already multiplied the score by the scale, and the two factors can be one.
 #
 # **Your turn** ([exercises/ex12_exp2.py](../exercises/ex12_exp2.py), 20 minutes). Write the loop in base 2. $L$ stays a natural logarithm.
 
@@ -117,20 +117,20 @@ check("ex12_exp2")
 reveal("ex12_exp2")
 
 # %% [markdown]
-# Here is the same change in the kernel: `-` is chapter 10's line, `+` the new one. From here on, the rungs have no dropout.
+# Here is the same change in the kernel (`-` is chapter 10's line). From here on, the rungs have no dropout.
 
 # %%
 print(changes(fa2.fa2_forward_kernel, fa2_exp2.fa2_exp2_kernel))
 
 # %% [markdown]
-# Count the instructions. Before each exponential, two multiplications and a subtraction become one multiply-add:
+# Before each exponential, two multiplications and a subtraction become one multiply-add:
 
 # %%
 show_instructions(("fa2_triton_forward", "fa2_exp2_forward"), multiply=r"\bmul\.f32", subtract=r"\bsub\.f32",
                   multiply_and_add=r"\bfma\.rn\.f32", power_of_2=r"\bex2\.")
 
 # %% [markdown]
-# **Predict.** A score costs two products of $d$ numbers on the tensor cores, and a few single operations on other units. A mask adds two of those, which this rung leaves alone. Where does base 2 gain more: at $d = 64$ or 128, with the causal mask or without?
+# **Predict.** A score costs two products of $d$ numbers on the tensor cores, and a few single operations on other units. A mask adds two of those, and this rung does not change them. Where does base 2 gain more: at $d = 64$ or 128, with the causal mask or without?
 
 # %%
 my_larger_gain = {"d": None, "mask": None}     # "64" or "128"; "causal" or "no mask"
@@ -138,20 +138,24 @@ my_larger_gain = {"d": None, "mask": None}     # "64" or "128"; "causal" or "no 
 # %%
 ds = {str(d): median_gain("fa2_exp2_forward", d=d) for d in (64, 128)}
 masks = {name: median_gain("fa2_exp2_forward", causal=name == "causal") for name in ("causal", "no mask")}
-said = compare("where base 2 gains more", my_larger_gain, {"d": max(ds, key=ds.get), "mask": max(masks, key=masks.get)})
+said = compare("where base 2 gains more", my_larger_gain, {"d": max(ds, key=ds.get), "mask": max(masks, key=masks.get)},
+               reasons={128: "128? The saved operations are the same for each score. Of which time are they a larger share?",
+                        "causal": "causal? With a mask there are more single operations that stay."})
 figures.gain_of_rung(forward, "fa2_exp2_forward")
 
 # %% [markdown]
-# <details><summary><b>Why?</b></summary>
+# <details><summary><b>Why?</b> (after the comparison)</summary>
 #
 # At $d = 64$ a score needs half the work in products, so each saved operation is a larger share of the time. With a mask it is a smaller share of the single operations.
 #
 # </details>
 #
-# **Takeaway.** Tensor cores compute the products; a handful of other operations for each score runs on slower units. Each one counts.
+# **Takeaway.** Tensor cores compute the products. A few other operations for each score run on slower units, and each counts.
+#
+# *End of sitting 1. To continue later, run the notebook from the top.*
 
 # %% [markdown]
-# ### Split the loop
+# ## Sitting 2 (further) · Split the loop (30 minutes)
 #
 # A mask costs a comparison and a selection for each score, but only tiles on the diagonal need it.
 #
@@ -164,11 +168,12 @@ my_crossed = None     # per cent
 visible = torch.ones(4096, 4096, dtype=torch.bool).tril().unflatten(0, (-1, 128)).unflatten(2, (-1, 64))    # (T_r, B_r, T_c, B_c)
 visited, whole = visible.any(3).any(1), visible.all(3).all(1)
 crossed = visited & ~whole
-said = compare("visited tiles that need a mask", my_crossed, 100 * crossed.sum().item() / visited.sum().item(), "%")
+said = compare("visited tiles that need a mask", my_crossed, 100 * crossed.sum().item() / visited.sum().item(), "%",
+               reasons={3: "3? A query block has 128 rows, a key block 64: how many key blocks cross its diagonal?", 50: "50? The mask hides half of all scores, but most of these tiles are skipped."})
 print(f"{crossed.sum()} of {visited.sum()} tiles cross the diagonal; a query block has at most {crossed.sum(1).max()} of them")
 
 # %% [markdown]
-# So use two loops: one without masks for tiles that hide nothing, then one for the rest.
+# So use two loops: one without masks for tiles that hide nothing, and one for the rest.
 #
 # **Your turn** ([exercises/ex12_split.py](../exercises/ex12_split.py), 20 minutes). Where does the first loop end, and where the second? Unlike in chapter 06, a short last key block needs a mask.
 
@@ -179,13 +184,23 @@ check("ex12_split")
 reveal("ex12_split")
 
 # %% [markdown]
-# `tl.static_range` is unrolled at compile time: its two passes become two loops, and `if masked` leaves no branch.
+# `tl.static_range` is unrolled at compile time. Its two passes become two loops, and `if masked` leaves no branch.
 
 # %%
 print(changes(fa2_exp2.fa2_exp2_kernel, fa2_split.fa2_split_kernel))
 
 # %% [markdown]
-# Two loops contain powers and products twice. Most selections appear only once, because the first loop has no mask:
+# Watch the tiles of a short sequence. The lines under `if masked` run only on the diagonal.
+
+# %%
+def play_split():
+    return play(record_kernel(fa2_split.fa2_split_forward, *torch.randn(3, 1, 1, 64, 16), causal=True, B_r=16, B_c=16))
+
+
+play_split() if interpreted() else print("Kernels are compiled here. Set TRITON_INTERPRET=1 to see the player.")
+
+# %% [markdown]
+# Two loops contain powers and products twice, but most selections only once:
 
 # %%
 show_instructions(("fa2_exp2_forward", "fa2_split_forward"), selections=r"\bselp\.", powers_of_2=r"\bex2\.", products=r"wgmma\.mma_async")
@@ -198,26 +213,25 @@ my_N_of_larger_gain = None     # 512 or 16384
 
 # %%
 by_N = {str(N): median_gain("fa2_split_forward", causal=True, N=N) for N in (512, 16384)}
-said = compare("N at which the split gains more", my_N_of_larger_gain, max(by_N, key=by_N.get))
+said = compare("N at which the split gains more", my_N_of_larger_gain, max(by_N, key=by_N.get),
+               reasons={512: "512? What share of its tiles lies on the diagonal?"})
 figures.gain_of_rung(forward, "fa2_split_forward")
 
 # %% [markdown]
-# <details><summary><b>Why?</b></summary>
+# <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# The longer the sequence, the smaller the share of tiles on the diagonal. There is a gain even without a causal mask, because the rung before compares every key with $N_k$. At $N = 512$ a second loop costs about as much as it saves; sitting 3 shows why.
+# The longer the sequence, the smaller the share of tiles on the diagonal. A second loop also has a cost, which sitting 5 shows.
 #
 # </details>
 #
-# **Takeaway.** Take work that few tiles need out of the loop that most tiles run through.
+# **Takeaway.** Take work that few tiles need out of the main loop.
 #
-# *End of sitting 1. To continue later, run the notebook from the top.*
+# *End of sitting 2.*
 
 # %% [markdown]
-# ## Sitting 2 · What fits on an SM (50 minutes)
+# ## Sitting 3 (further) · Search for tile sizes (30 minutes)
 #
-# ### Search for tile sizes
-#
-# A larger tile reads less from memory, but takes more registers and shared memory, so fewer programs fit on an SM. No formula finds the best size. Rule out by arithmetic what cannot run, and try the rest on the GPU at hand.
+# A larger tile reads less from memory, but takes more registers and shared memory, so fewer programs fit on an SM. Arithmetic rules out what cannot run. The rest must be tried on the GPU.
 #
 # **Your turn** ([exercises/ex12_prune.py](../exercises/ex12_prune.py), 20 minutes). Keep the choices that fit into shared memory and have enough rows for each warp.
 
@@ -228,7 +242,7 @@ check("ex12_prune")
 reveal("ex12_prune")
 
 # %% [markdown]
-# Prune the course's own grid for $d = 128$ on an H100, and compile four of the choices left. What fits may still spill registers.
+# Prune the course's grid for $d = 128$, and compile four of the rest.
 
 # %%
 kept = tuning.candidates(128, 128, torch.bfloat16, SHARED_LIMIT[90])
@@ -240,7 +254,7 @@ rows = [{"name": f"{t.B_r} × {t.B_c}, {t.num_warps} warps, {t.num_stages} stage
 figures.compiled_kernels(rows)
 
 # %% [markdown]
-# Triton has a search of its own. `triton.autotune` takes a list of `triton.Config` and the arguments to key on. When a call brings new values of those, it first times every `Config`; the process remembers the fastest. Timing needs a GPU. Without one, this cell passes a stopwatch, but the interpreter's times say nothing about a GPU.
+# `triton.autotune` is Triton's own search. It takes a list of `triton.Config` and the arguments to key on. When a call brings new values of those, it first times every `Config`, and the process remembers the fastest. Without a GPU this cell passes a stopwatch. Its times say nothing about a GPU.
 
 # %%
 import time
@@ -271,13 +285,13 @@ def call_searching(N, d):
 print("keys searched after each call:", [call_searching(*size) for size in ((64, 32), (64, 32), (128, 32), (64, 16))])
 
 # %% [markdown]
-# Use `autotune` while the kernel still changes: it costs one line. But it compares no result with float64, every process searches again (unless `cache_results=True`), and a call with a new length waits for the search. Use a table for a kernel that others call. The course's search, `python -m flashlab bench tune`, compares each choice with float64, then writes times to a file. A call looks up its head dimension, mask and dtype there, and takes the nearest $N$. The key also holds whatever makes a table useless when it changes:
+# Use `autotune` while the kernel still changes: it costs one line. But every process searches again, and a call with a new length waits for the search. A kernel that others call needs a file of times, as `python -m flashlab bench tune` does. The key of such a table holds whatever makes it useless when it changes:
 
 # %%
 print(tuning.key(fa2_split.KERNEL, 128, 128, torch.bfloat16, True))
 
 # %% [markdown]
-# Here is a recorded search through every choice that fits.
+# Here is a recorded search.
 
 # %%
 timed, by_hand = search_rows(searched, "fa2_tuned_forward", 64, 4096, False), best_tiles(64, torch.bfloat16, False)
@@ -288,14 +302,18 @@ figures.times_of_tiles(timed, f"Recorded on {bench.where(searched)}: {label('fa2
                        "d = 64, N = 4096, no mask.")
 
 # %% [markdown]
-# With one stage nothing is loaded ahead, and no tile is at its best. Four stages are the best for some tiles and the worst for others. “+ tuned” is the rung before with other tiles, so a search helps only if the hand-picked tiles were bad.
+# With one stage nothing is loaded ahead. “+ tuned” is the rung before with other tiles, so a search helps only if the hand-picked tiles were bad.
 #
-# **Takeaway.** Rule out by arithmetic, compile, time, keep the result. An edited kernel is another kernel: its source belongs in the key.
+# **Takeaway.** Rule out by arithmetic, compile, time, keep the result. An edited kernel is another kernel, so its source belongs in the key.
+#
+# *End of sitting 3.*
 
 # %% [markdown]
+# ## Sitting 4 (further) · What fits on an SM (35 minutes)
+#
 # ### Registers: how many programs fit
 #
-# While one program waits, another program on the same SM can work. How many fit depends on what each one takes.
+# While one program waits, another program on the same SM can work.
 #
 # **Your turn** ([exercises/ex12_registers.py](../exercises/ex12_registers.py), 20 minutes). Compute the number of programs per SM from warps, registers and shared memory.
 
@@ -306,7 +324,7 @@ check("ex12_registers")
 reveal("ex12_registers")
 
 # %% [markdown]
-# This is what the compiler reports for chapter 10's kernel. **Predict** how many of its programs fit on an SM.
+# Here is the compiler's report on chapter 10's kernel. **Predict** how many of its programs fit on an SM.
 
 # %%
 first = made["fa2_triton_forward"]
@@ -315,11 +333,12 @@ my_programs = None
 
 # %%
 fit = occupancy(threads_of(first), first.registers, first.shared_bytes)
-said = compare("programs of chapter 10's kernel on an SM", my_programs, fit.blocks)
+said = compare("programs of chapter 10's kernel on an SM", my_programs, fit.blocks,
+               reasons={2: "2? An SM has 65,536 registers and 227 KiB of shared memory. Multiply both out.", 8: "8? That is what the threads alone allow."})
 figures.blocks_that_fit(threads_of(first), first.registers, first.shared_bytes)
 
 # %% [markdown]
-# **Takeaway.** *Occupancy*, the share of an SM's threads that are in use, is no goal in itself. But a kernel with one large program per SM must hide its own waiting; sitting 3 shows how.
+# **Takeaway.** *Occupancy*, the share of an SM's threads that are in use, is no goal in itself. But a kernel with one large program per SM must hide its own waiting.
 
 # %% [markdown]
 # ### Shared memory: banks and swizzling
@@ -335,19 +354,27 @@ my_bank_steps = {"rows as they are": None, "swizzled": None, "rows padded to 144
 found = {"rows as they are": banks.steps(banks.column_of_pieces(2)),
          "swizzled": banks.steps(banks.column_of_pieces(2, banks.swizzled)),
          "rows padded to 144 bytes": banks.steps(banks.column_of_pieces(2, row_bytes=144))}
-said = compare("steps to read a column of pieces", my_bank_steps, found)
+said = compare("steps to read a column of pieces", my_bank_steps, found,
+               reasons={1: "1? The eight pieces lie in the same place of rows that are as wide as all banks.",
+                        8: "8? In which banks does the piece of the next row lie?", 2: "2? Number the 32 banks, and mark those that each piece takes."})
 lies = {name: torch.tensor([sorted(range(8), key=lambda piece: place(row, piece)) for row in range(8)])       # noqa: B023
         for name, place in (("row after row", banks.plain), ("swizzled", banks.swizzled))}
-figures.matrices({name: ((pieces == 2).float(), pieces.tolist()) for name, pieces in lies.items()}, "Swizzled, piece 2 of eight rows lies in eight different places",
+figures.matrices({name: ((pieces == 2).float(), pieces.tolist()) for name, pieces in lies.items()}, "Different places of piece 2 in eight rows: " + ", ".join(f"{len({row.index(2) for row in pieces.tolist()})} ({name})" for name, pieces in lies.items()),
                  "Modelled: rows of 64 numbers of 16 bits in pieces of 16 bytes; a column is four banks of 4 bytes.", "place in the row", "row")
 
 # %% [markdown]
-# Without swizzling all eight pieces lie in the same four banks: a *bank conflict*. Padding costs memory, and Hopper's units are built for swizzled tiles. In Triton the compiler chooses the layout; in Gluon and CUDA you do.
+# <details><summary><b>Why?</b> (after the comparison)</summary>
+#
+# Without swizzling all eight pieces lie in the same four banks: a *bank conflict*.
+#
+# </details>
+#
+# Padding costs memory, and Hopper's units are built for swizzled tiles.
 
 # %% [markdown]
 # ### The matrix instruction
 #
-# Hopper's matrix instruction is `wgmma`. Four warps, a **warpgroup**, issue it together, for 64 rows, up to 256 columns and a depth of 16. It reads its right operand directly from swizzled shared memory. It is *asynchronous*: issue it, do something else, wait for it later.
+# Hopper's matrix instruction is `wgmma`. Four warps, a **warpgroup**, issue it together, for 64 rows, up to 256 columns and a depth of 16. It reads its right operand from swizzled shared memory. It is *asynchronous*: a program issues it, does something else, and waits for it later.
 #
 # **Predict.** A tile has 128 queries and 64 keys, $d = 128$, and the program has two warpgroups with 64 rows each. How many `wgmma` does a warpgroup issue for a tile, both products together?
 
@@ -356,11 +383,17 @@ my_wgmma = None
 
 # %%
 shapes = re.findall(r"wgmma\.mma_async\.sync\.aligned\.(m\d+n\d+k\d+)", made["fa2_exp2_forward"].ptx)
-_ = compare("matrix instructions for a tile", my_wgmma, len(shapes))
+_ = compare("matrix instructions for a tile", my_wgmma, len(shapes),
+            reasons={8: "8? That is one of the two products.", 16: "16? Over which dimension does the second product sum?",
+                     24: "24? Each warpgroup issues only for its own 64 rows."})
 print("their shapes, in the PTX compiled here:", ", ".join(f"{shapes.count(shape)} of {shape}" for shape in dict.fromkeys(shapes)))
 
 # %% [markdown]
-# A shape names rows (m), columns (n) and depth (k). $S$ has depth $d$ and needs $128 / 16 = 8$; $PV$ has depth $B_c$ and needs $64 / 16 = 4$.
+# <details><summary><b>Why?</b> (after the comparison)</summary>
+#
+# A shape names rows (m), columns (n) and depth (k). $S$ has depth $d$ and needs $128 / 16 = 8$. $PV$ has depth $B_c$ and needs $64 / 16 = 4$.
+#
+# </details>
 #
 # Between the two products $S$ becomes $P$, and a result becomes a left operand. Each thread already holds the right elements:
 
@@ -372,14 +405,12 @@ figures.matrices(lanes, "Every lane holds the same elements of S and of P: nothi
                  "Definition: PTX, mma.m16n8 and m16k16 with 16-bit operands. In the cells: the lane of the warp.", "column", "row")
 
 # %% [markdown]
-# **Takeaway.** $P$ never leaves the registers in which it was computed. This is one more reason to split the rows of $Q$ among warps (chapter 06).
+# **Takeaway.** $P$ never leaves the registers in which it was computed, because the warps split the rows of $Q$ (chapter 06).
 #
-# *End of sitting 2.*
+# *End of sitting 4.*
 
 # %% [markdown]
-# ## Sitting 3 · Copies that run ahead (50 minutes)
-#
-# ### Software pipelining
+# ## Sitting 5 (further) · Copies that run ahead (40 minutes)
 #
 # A loop loads $A$, loads $B$, multiplies and stores. Each of the four has a unit of its own and takes one step of time. **Predict** the steps for 6 iterations: one after the other, and overlapped, where each unit starts the next iteration as soon as it is free.
 
@@ -388,11 +419,16 @@ my_steps = {"one after the other": None, "overlapped": None}
 
 # %%
 loops = {name: schedule.iterations(schedule.FOUR_STEPS, 6, overlapped=name == "overlapped") for name in my_steps}
-said = compare("six iterations of four steps", my_steps, {name: schedule.finish(spans) for name, spans in loops.items()})
+said = compare("six iterations of four steps", my_steps, {name: schedule.finish(spans) for name, spans in loops.items()},
+               reasons={6: "6? The last iteration starts at step 5 and has four steps.", 10: "10? Time begins at 0."})
 figures.timelines(loops, "multiply", "six iterations of load A, load B, multiply, store C; every step takes as long.")
 
 # %% [markdown]
+# <details><summary><b>Why?</b> (after the comparison)</summary>
+#
 # $4n$ steps become $n + 3$: three steps fill the *pipeline*, then each iteration takes one.
+#
+# </details>
 #
 # Attention's loop has two parts: copying $K_j$ and $V_j$, and computing with them. The copies need *slots* in shared memory; Triton calls their number `num_stages`. **Predict** the time for 8 tiles. Computing takes 3 steps a tile and copying 2, but the copies of tiles 3 and 6 (counted from 0) take 6. A copy starts when the copy before has ended and a slot is free.
 
@@ -402,11 +438,13 @@ my_slots = {"1 slot": None, "2 slots": None, "3 slots": None}
 # %%
 copies, work = [2, 2, 2, 6, 2, 2, 6, 2], [3] * 8
 waits = {name: schedule.pipelined(copies, work, slots) for slots, name in enumerate(my_slots, 1)}
-said = compare("time with so many slots", my_slots, {name: schedule.finish(spans) for name, spans in waits.items()})
+said = compare("time with so many slots", my_slots, {name: schedule.finish(spans) for name, spans in waits.items()},
+               reasons={24: "24? That is the computing alone. The first copy comes before it, and two copies are late.",
+                        26: "26? Are both late copies done in time?", 40: "40? Add up the copies again: two of them take 6."})
 figures.timelines(waits, "compute", "copies of 2 steps, two of them of 6, beside work of 3 steps a tile.")
 
 # %% [markdown]
-# One slot overlaps nothing. A second one hides copies that are shorter than the work. Further slots help only when a copy is late, and they always cost shared memory.
+# One slot overlaps nothing. A second one hides copies that are shorter than the work. Further slots help only when a copy is late.
 #
 # **Your turn** ([exercises/ex12_pipeline.py](../exercises/ex12_pipeline.py), 25 minutes). Program a pipeline on a modelled machine: start copies, wait for them, compute.
 
@@ -417,7 +455,7 @@ check("ex12_pipeline")
 reveal("ex12_pipeline")
 
 # %% [markdown]
-# Now the price of the split loop: two loops are two pipelines, and the second one starts empty. **Predict** how many steps longer 6 tiles take in loops of 4 and 2 than in one: copies of 2 steps, work of 3, two slots.
+# Two loops are two pipelines, and the second one starts empty. **Predict** how many steps longer 6 tiles take in loops of 4 and 2 than in one: copies of 2 steps, work of 3, two slots.
 
 # %%
 my_second_filling = None
@@ -426,11 +464,12 @@ my_second_filling = None
 one, former, latter = (schedule.pipelined([2] * n, [3] * n, 2) for n in (6, 4, 2))
 end = schedule.finish(former)
 two = former + [span._replace(start=span.start + end, end=span.end + end, name=str(int(span.name) + 4)) for span in latter]
-said = compare("what a second filling costs", my_second_filling, schedule.finish(two) - schedule.finish(one), "steps")
+said = compare("what a second filling costs", my_second_filling, schedule.finish(two) - schedule.finish(one), "steps",
+               reasons={0: "0? What has to come before the second loop can compute?", 3: "3? What does the second loop wait for: a copy, or computing?"})
 figures.timelines({"one loop": one, "split in 4 and 2": two}, "compute", "copies of 2 steps, work of 3 steps, two slots.")
 
 # %% [markdown]
-# The next rung goes back to one loop, with the mask in a branch. The condition is the same for all threads of a program, so they never diverge.
+# The next rung goes back to one loop, with the mask in a branch. All threads of a program take the same branch.
 
 # %%
 print(changes(fa2_split.fa2_split_kernel, fa2_pipelined.KERNEL))
@@ -439,14 +478,18 @@ print(changes(fa2_split.fa2_split_kernel, fa2_pipelined.KERNEL))
 figures.gain_of_rung(forward, "fa2_pipelined_forward")
 
 # %% [markdown]
-# The gain is largest for short sequences at $d = 128$, where filling takes a large share of the time. In long ones, every tile pays for a branch that few tiles need. The rung stays because the next one builds on it.
+# In short sequences filling takes a large share of the time. In long ones, every tile pays for a branch that few tiles need. The next rung builds on this one.
 #
-# **Takeaway.** The compiler builds the pipeline; the kernel decides how often it fills.
+# **Takeaway.** The compiler builds the pipeline. The kernel decides how often it fills.
+#
+# *End of sitting 5.*
 
 # %% [markdown]
+# ## Sitting 6 (further) · TMA, and what is left (20 minutes)
+#
 # ### TMA
 #
-# So far, threads copy tiles with `cp.async`, and compute an address and a mask for every 16 bytes. Hopper's *Tensor Memory Accelerator* copies whole tiles. The host describes the tensor in a *descriptor*; then one thread asks for a tile by its coordinates. TMA fills in zeros past the edges, and it swizzles.
+# So far, threads copy tiles with `cp.async`, and compute an address and a mask for each 16 bytes. Hopper's *Tensor Memory Accelerator* copies whole tiles. The host describes the tensor in a *descriptor*. Then one thread asks for a tile by its coordinates. TMA fills in zeros past the edges, and it swizzles.
 
 # %%
 lines = changes(fa2_pipelined.KERNEL, fa2_tma.KERNEL).splitlines()
@@ -463,7 +506,7 @@ show_instructions(("fa2_pipelined_forward", "fa2_tma_forward"), copies_by_thread
 figures.gain_of_rung(forward, "fa2_tma_forward")
 
 # %% [markdown]
-# The threads no longer compute addresses and masks, so they have more time for the softmax. Both kernels had the same tiles here. The registers saved also allow larger ones:
+# The threads no longer compute addresses and masks. Both kernels had the same tiles here. The saved registers also allow larger ones:
 
 # %%
 by_tiles = {tuple(row["tiles"]): row["ms"] for row in bench.load_results("tune_h200", "TMA")["rows"] if row["causal"]}
@@ -471,7 +514,7 @@ faster = by_tiles[128, 64, 8, 3] / by_tiles[128, 128, 8, 3]
 print(f"128 keys in a tile instead of 64: {faster:.2f} times as fast (recorded: d = 128, N = 4096, causal)")
 
 # %% [markdown]
-# For TMA the elements of a row must be neighbours, and rows must start at multiples of 16 bytes. A rung that refuses a call says why, and the operator runs another:
+# For TMA the elements of a row must be neighbors, and rows must start at multiples of 16 bytes. A rung that refuses a call says why, and the operator runs another:
 
 # %%
 Q = meta(1, 16, 4096, 128)
@@ -479,12 +522,12 @@ for name, given in {"contiguous": Q, "every second column": meta(1, 16, 4096, 25
     print(f"{name}: {fa2_tma.why_not(given, given, given) or 'taken'}")
 
 # %% [markdown]
-# **Takeaway.** Copies by a unit of their own free registers and instructions. Whether that saves time, only a measurement tells; for chapter 09b's matrix product it did not.
+# **Takeaway.** A unit that copies by itself saves registers and instructions. Only a measurement tells whether that saves time.
 
 # %% [markdown]
 # ### Long blocks first
 #
-# Causal query blocks differ in length, from 2 to 64 tiles here. If an SM gets a long block last, all others wait for it. An ordinary grid gives the next block to the SM that is free first. A *persistent* kernel starts only as many programs as run at the same time, and each of them takes block after block: from a fixed list, where of $P$ programs program $p$ takes the blocks $p$, $p + P$, $p + 2P$, …, or from a counter that all programs share.
+# Causal query blocks differ in length, from 2 to 64 tiles here. If an SM gets a long block last, all others wait for it. An ordinary grid gives the next block to the SM that is free first. A *persistent* kernel starts only as many programs as run at the same time, and each takes block after block. The blocks come from a counter that all programs share, or from a fixed list: of $P$ programs, program $p$ takes the blocks $p$, $p + P$, $p + 2P$, …
 #
 # **Predict.** Four blocks of 2, 4, 6 and 8 tiles, and two SMs. When is the last block done? In the fixed list, SM 0 takes the first and third entry, SM 1 the second and fourth.
 
@@ -506,7 +549,7 @@ def three_ways(up, sms):
             "longest first, fixed list": max(sum(down[p::sms]) for p in range(sms))}
 
 
-said = compare("when the last block is done", my_ends, three_ways([2, 4, 6, 8], 2))
+said = compare("when the last block is done", my_ends, three_ways([2, 4, 6, 8], 2), reasons={10: "10? That is the best there can be. When is each SM free?"})
 lengths = sorted([2 * (i + 1) for i in range(32)] * 64)
 lost = {name: 100 * (end / (sum(lengths) / 132) - 1) for name, end in three_ways(lengths, 132).items()}
 figures.bars(lost, f"Longest first: a fixed list costs {lost['longest first, fixed list']:.1f} % of the time, "
@@ -514,14 +557,14 @@ figures.bars(lost, f"Longest first: a fixed list costs {lost['longest first, fix
              "Modelled: 64 heads of 32 causal blocks, 2 to 64 tiles long, on 132 SMs with a program each.", "% longer than at best")
 
 # %% [markdown]
-# In a list sorted from long to short, the first program gets the longest block of every round: that is what a fixed list loses. Chapter 12b builds a persistent kernel with a counter and measures both.
+# In a fixed list from long to short, the first program gets the longest block of every round. Chapter 12b builds a persistent kernel with a counter.
 #
-# **Takeaway.** Do long blocks first and short ones last, and assign them dynamically.
+# **Takeaway.** Do long blocks first, and assign blocks dynamically.
 
 # %% [markdown]
 # ### Where the ladder continues
 #
-# What still takes time in the TMA rung? Leave out one part. The result is wrong, but the clock shows what the part cost.
+# What still takes time in the TMA rung? Leave out one part. The result is wrong, but the clock shows what the part costs.
 
 # %%
 run = bench.load_results("parts_h200")
@@ -531,7 +574,7 @@ figures.bars(saved, f"Without its softmax the kernel would be done {saved['softm
              f"Recorded on {bench.where(run)}: fa2_tma_forward with a part left out, d = 128, N = 4096, no mask.", "% of the time saved")
 
 # %% [markdown]
-# $PV$ is half of the products, but costs less than half of the time. The softmax needs no tensor cores, but costs a quarter: while a warp computes exponentials, its tensor core waits. The last rung overlaps the two. Chapter 12b builds it in Gluon, the language underneath Triton; here is its result.
+# The softmax needs no tensor cores, but costs {{saved['softmax']:.0f}} % of the time: while a warp computes exponentials, its tensor core waits. The last rung overlaps the two. Chapter 12b builds it in Gluon, the language below Triton.
 
 # %%
 d, N, causal = 128, 4096, True                          # change me: 64 or 128; 512, 1024, ... 16384; True or False
@@ -545,7 +588,7 @@ print(f"against cuDNN: {standing(gains(forward, 'fa2_hopper_forward', 'sdpa_cudn
 figures.gain_of_rung(beside_fa4, "fa2_hopper_forward", "fa4")
 
 # %% [markdown]
-# FlashAttention-4 is by FlashAttention's authors, in NVIDIA's CuTe DSL (Python). Its algorithm is made for Blackwell GPUs; these are its kernels for Hopper. FlashAttention-3 has not been timed.
+# FlashAttention-4's algorithm is made for Blackwell GPUs. These are its kernels for Hopper, in NVIDIA's CuTe DSL (Python). FlashAttention-3 has not been timed.
 #
 # **Predict** for a GPU's counters: 16 heads, $N = 4096$, $d = 128$, bfloat16. How many MB of $Q$, $K$ and $V$ must a kernel read from DRAM at least?
 
@@ -556,7 +599,8 @@ my_megabytes = None     # a MB is a million bytes
 counted = bench.load_results("counters_h200")
 seen = {row["implementation"]: row["kernels"][0] for row in counted["rows"]}
 Q_bytes = 16 * 4096 * 128 * 2
-said = compare("MB that must be read", my_megabytes, 3 * Q_bytes / 1e6, "MB")
+said = compare("MB that must be read", my_megabytes, 3 * Q_bytes / 1e6, "MB",
+               reasons={16.8: "16.8? That is one of the three tensors.", 100: "100? A number of bfloat16 has two bytes.", 3.1: "3.1? There are 16 heads."})
 for name, kernel in seen.items():
     print(f"{label(name)}: {kernel['dram_read'] / 1e6:.0f} MB read from DRAM, issues in {kernel['issue_slots']:.0f} % of its slots (recorded)")
 figures.bars({name: kernel["tensor_pipe"] for name, kernel in seen.items()},
@@ -564,9 +608,9 @@ figures.bars({name: kernel["tensor_pipe"] for name, kernel in seen.items()},
              f"Recorded on {bench.where(counted)}, by ncu: 16 heads, d = 128, N = 4096, no mask.", "% of the time")
 
 # %% [markdown]
-# All of them read $Q$, $K$ and $V$ from DRAM once; the L2 cache serves the rest. The first rung issues the most instructions, most of them not for products, and its tensor cores wait.
+# All of them read $Q$, $K$ and $V$ from DRAM about once. The L2 cache serves the rest.
 #
-# Which rung runs your call? `flash_attention` asks from the top of the ladder. Small calls go to a rung without TMA, because making descriptors takes the host too long.
+# Which rung runs your call? `flash_attention` asks from the top of the ladder. Small calls go to a rung without TMA.
 
 # %%
 here = "cuda" if torch.cuda.is_available() else "cpu"
@@ -574,12 +618,14 @@ X = torch.empty(1, 16, 4096, 128, dtype=torch.bfloat16, device=here)
 print(f"on this machine's {here}: {pick.explain(X, X, X, causal=True)}\na call of fewer than {pick.SMALL:,} scores is small")
 
 # %% [markdown]
-# **Takeaway.** When bytes and occupancy are equal, ask which unit waits for which, and keep the tensor cores busy.
+# **Takeaway.** When bytes and occupancy are equal, ask which unit waits for which.
+#
+# *End of sitting 6.*
 
 # %% [markdown]
-# ### Optional: whose turn is it? (30 minutes)
+# ## Sitting 7 (further) · Whose turn is it? (35 minutes)
 #
-# How can softmax and products overlap? Let two warpgroups, the *consumers*, share the tensor cores. Without coordination both multiply at the same time, at half the speed each; then both compute exponentials, and the tensor cores stand idle:
+# Let two warpgroups, the *consumers*, share the tensor cores. Without coordination both multiply at the same time, at half the speed each. Then both compute exponentials, and the tensor cores wait:
 
 # %%
 free_runners = [[(what, n) for n in range(5) for what in ("product", "softmax")] for _ in range(2)]
@@ -587,7 +633,7 @@ figures.timelines({"left alone": schedule.take_turns(free_runners, product=2, so
                   "two consumers; products at the same time share the tensor cores.")
 
 # %% [markdown]
-# **Your turn** ([exercises/ex12_turns.py](../exercises/ex12_turns.py)). Let *barriers* make them alternate: write the program of one consumer. In this model the turn passes when a product has ended; chapter 12b's kernel passes it as soon as the product has been issued.
+# **Your turn** ([exercises/ex12_turns.py](../exercises/ex12_turns.py), 30 minutes). Let *barriers* make them alternate: write the program of one consumer. In this model the turn passes when a product has ended. Chapter 12b's kernel passes it as soon as the product has been issued.
 
 # %%
 check("ex12_turns")
@@ -596,16 +642,16 @@ check("ex12_turns")
 reveal("ex12_turns")
 
 # %% [markdown]
-# *End of sitting 3.*
+# *End of sitting 7.*
 
 # %% [markdown]
-# ## Sitting 4 · The backward pass, and the next GPU (30 minutes)
+# ## Sitting 8 (further) · The backward pass, and the next GPU (35 minutes)
 #
 # ### Backward: one kernel or two?
 #
-# Chapter 11 computes $S$ and $dP$ twice: with a key block fixed, for $dK$ and $dV$, and with a query block fixed, for $dQ$. That makes 7 matrix products, but one program owns each result and writes it once.
+# Chapter 11 computes $S$ and $dP$ twice: with a key block fixed, for $dK$ and $dV$, and with a query block fixed, for $dQ$. That makes 7 matrix products. One program owns each result and writes it once.
 #
-# One kernel with the key block fixed needs only 5. But then no single program owns $dQ_i$: every key block adds a part to it in memory, in float32.
+# One kernel with the key block fixed needs only 5 products. But then no single program owns $dQ_i$: every key block adds a part to it in memory, in float32.
 
 # %%
 sizes = {"B_r": 64, "B_c": 64, "element_size": 2}
@@ -616,11 +662,9 @@ figures.bars(moved, f"One kernel has {products:.0%} of the products and moves {m
              "Modelled: flashlab.cost, one head, N = 4096, d = 128, tiles of 64 × 64, 16 bits, dQ added up in float32.", "MB moved")
 
 # %% [markdown]
-# The L2 cache holds much of this traffic and carries out the additions.
-#
 # ### Backward: split loops
 #
-# The first backward rung splits the loops of both kernels. The gain grows with the length of the loops:
+# The first backward rung splits the loops of both kernels:
 
 # %%
 print(f"“+ tuned” after it: {standing(gains(backward, 'fa2_tuned_backward'))} (recorded)")
@@ -629,7 +673,7 @@ figures.gain_of_rung(backward, "fa2_split_backward")
 # %% [markdown]
 # ### Backward: one kernel with atomic additions
 #
-# Now one kernel replaces two. Its programs add their parts of $dQ$ by atomic operations, in any order, and rounding depends on the order. Add 64 parts of one element of $dQ$ in 200 random orders:
+# Programs add their parts of $dQ$ by atomic operations, in any order, and rounding depends on the order. Here are 64 parts of one element in 200 random orders:
 
 # %%
 torch.manual_seed(0)
@@ -653,11 +697,11 @@ print(ladder.rung("fa2_atomic_backward").why_not(Q, Q, Q, causal=True, determini
 figures.gain_of_rung(backward, "fa2_atomic_backward")
 
 # %% [markdown]
-# The gain is smaller than 7 products over 5: adding in memory takes its share.
+# The gain stays below 7 products over 5, because adding in memory takes time, too.
 #
 # ### Backward: TMA adds tiles
 #
-# TMA can add as well as copy: a program hands over a whole tile of $dQ$ and goes on. But programs start together. If all begin at query block 0, all add to $dQ_0$ first, then to $dQ_1$. So let program $j$ begin at query block $j$.
+# TMA can add as well as copy: a program hands over a whole tile of $dQ$ and goes on. But if all programs begin at query block 0, all add to $dQ_0$ first, then to $dQ_1$. So let program $j$ begin at query block $j$.
 #
 # **Your turn** ([exercises/ex12_dq_order.py](../exercises/ex12_dq_order.py), 10 minutes). In which order does program $j$ add to the tiles of $dQ$, with a mask and without?
 
@@ -668,7 +712,7 @@ check("ex12_dq_order")
 reveal("ex12_dq_order")
 
 # %% [markdown]
-# Both versions were timed, in two runs; cuDNN ran in both and links them.
+# Both were timed beside cuDNN.
 
 # %%
 starts = {when: bench.load_results("backward_h200", when) for when in ("TMA, begun apart", "TMA, same start")}
@@ -692,18 +736,25 @@ my_backward_programs = {"causal": None, "no mask, lean": None}
 
 # %%
 said = compare("programs on an SM", my_backward_programs, {name: occupancy(threads_of(gpu), gpu.registers, gpu.shared_bytes).blocks
-                                                           for name, gpu in lean.items()})
+                                                           for name, gpu in lean.items()},
+               reasons={1: "1? Divide the SM's 65,536 registers and 227 KiB of shared memory by what a program takes.",
+                        4: "4? How many times does its shared memory fit into 227 KiB?"})
 by_tma = bench.load_results("backward_h200", "TMA")               # a later run, with the lean program
+added = {(d, causal): standing([one for one in gains(by_tma, "fa2_tma_backward") if (one[0]["d"], one[0]["causal"]) == (d, causal)])
+         for d in (64, 128) for causal in (False, True)}
 figures.gain_of_rung(by_tma, "fa2_tma_backward")
 
 # %% [markdown]
-# So few registers do not allow two products in flight at the same time. But while one program waits, two others work.
+# The lean program has too few registers for two products at the same time. But while one program waits, others work. We do not know why the two $d$ differ:
 #
-# At $d = 64$ this rung is ahead. At $d = 128$ it ties or loses a little without a mask, and loses with one; we do not know why.
+# | against the rung before (recorded) | no mask | causal |
+# |---|---|---|
+# | $d = 64$ | {{added[64, False]}} | {{added[64, True]}} |
+# | $d = 128$ | {{added[128, False]}} | {{added[128, True]}} |
 #
 # ### Backward: the Hopper kernel, and the same bits each time
 #
-# The last rung has a warp in each program that does nothing but let TMA add tiles of $dQ$.
+# In the last rung one warp of each program only lets TMA add tiles of $dQ$.
 
 # %%
 figures.kernels_beside_peers(backward, d, min((1024, 4096, 16384), key=lambda size: abs(size - N)), causal)
@@ -714,7 +765,7 @@ print(f"against cuDNN: {standing(gains(backward, 'fa2_hopper_backward', 'sdpa_cu
 figures.gain_of_rung(backward, "fa2_hopper_backward", "fa4")
 
 # %% [markdown]
-# If a call asks for the same bits each time, programs take turns: each tile of $dQ$ has a number in memory that says whose turn it is.
+# If a call asks for the same bits each time, programs take turns. A number in memory says whose turn it is at a tile of $dQ$.
 #
 # **Predict.** 8 key blocks, 8 tiles of $dQ$, no mask. Each program adds to one tile per step, and only one program at a time may add to a tile. How many steps does it take if every program begins at tile 0, and if program $j$ begins at tile $j$?
 
@@ -737,10 +788,12 @@ def steps_in_turns(blocks, begin):
 
 
 _ = compare("steps of programs that take turns", my_steps_in_turns, {"all begin at tile 0": steps_in_turns(8, lambda j: 0),
-                                                                      "program j begins at tile j": steps_in_turns(8, lambda j: j)})
+                                                                      "program j begins at tile j": steps_in_turns(8, lambda j: j)},
+            reasons={64: "64? Programs at different tiles add at the same time.", 8: "8? At tile 0 they wait for each other: when does the last program begin?",
+                     16: "16? When does the last program begin, and how many steps does it take?"})
 
 # %% [markdown]
-# If they begin apart, no program queues. What do the turns cost? All four bars give the same bits each time; cuDNN does not promise that.
+# What do the turns cost? All four bars give the same bits each time. cuDNN does not promise that.
 
 # %%
 ordered = bench.load_results("backward_h200", "deterministic")
@@ -751,12 +804,12 @@ figures.bars(same_bits, f"The same bits each time at {min(same_bits.values()):.2
              f"Recorded on {bench.where(ordered)}; N = 4096, no mask.", "times cuDNN's speed", walls={"cuDNN": 1}, behind=[f"{ratio:.2f}" for ratio in same_bits.values()])
 
 # %% [markdown]
-# **Takeaway.** In the backward pass no single program owns $dQ$. Recompute it in a second kernel, or add it up in memory; then give up the same bits each time, or take turns.
+# **Takeaway.** In the backward pass no single program owns $dQ$. Compute it in a second kernel, or add it up in memory: in any order, or in turns for the same bits each time.
 
 # %% [markdown]
 # ### Blackwell, and FlashAttention-4, by experiment
 #
-# [FlashAttention-3](https://arxiv.org/abs/2407.08608) (Shah et al. 2024) is made for Hopper: it has warps that only copy, consumers that take turns, and FP8. [FlashAttention-4](https://arxiv.org/abs/2603.05451) (Zadouri et al. 2026) is made for the next generation, Blackwell. Each generation has a matrix instruction of its own:
+# [FlashAttention-3](https://arxiv.org/abs/2407.08608) is made for Hopper: it has warps that only copy, consumers that take turns, and FP8. [FlashAttention-4](https://arxiv.org/abs/2603.05451) is made for the next generation, Blackwell. Each generation has a matrix instruction of its own:
 #
 # | GPU | instruction | issued by | left operand in | right operand in | sums in |
 # |---|---|---|---|---|---|
@@ -764,7 +817,7 @@ figures.bars(same_bits, f"The same bits each time at {min(same_bits.values()):.2
 # | H100 | `wgmma` | a warpgroup | registers or shared memory | shared memory | registers |
 # | B200 | `tcgen05.mma` | one thread | tensor or shared memory | shared memory | tensor memory |
 #
-# *Tensor memory* is new: 256 KiB on each SM, separate from its registers. On a B200 two SMs can also carry out one instruction together; each then loads half of the right operand. Compile chapter 10's kernel for all three:
+# *Tensor memory* is new: 256 KiB on each SM, separate from its registers. On a B200 two SMs can also carry out one instruction together. Compile chapter 10's kernel for all three:
 
 # %%
 jobs = [(fa2.fa2_forward_kernel, arguments_of("fa2_triton_forward"), arch) for arch in (80, 90, 100)]
@@ -773,7 +826,7 @@ for name, gpu in zip(("A100", "H100", "B200"), compile_all(jobs), strict=True):
     print(f"{name}: {gpu.ptx.count(product)} of {product}; two SMs together: {'yes' if 'cta_group::2' in gpu.ptx else 'no'} (compiled here)")
 
 # %% [markdown]
-# The compiler picks the instruction; the algorithm stays as it is. The next number shows why it has to change on Blackwell.
+# The compiler picks the instruction. But on Blackwell the algorithm has to change, too.
 #
 # **Predict.** In one clock an SM of a B200 does 8192 FLOPs of products and 16 exponentials. A tile has 128 queries and 128 keys, $d = 128$. How many cycles do its two products take, and its exponentials?
 
@@ -786,7 +839,8 @@ published = {"A100": {"TFLOP/s": 312, "TB/s": 1.555, "SMs": 108, "FLOPs": 2048, 
              "H100": {"TFLOP/s": 989, "TB/s": 3.35, "SMs": 132, "FLOPs": 4096, "exponentials": 16, "multiply-adds": 128},
              "B200": {"TFLOP/s": 2250, "TB/s": 8, "SMs": 148, "FLOPs": 8192, "exponentials": 16, "multiply-adds": 128}}
 cycles = {name: {"products": 4 * 128**3 / gpu["FLOPs"], "exponentials": 128**2 / gpu["exponentials"]} for name, gpu in published.items()}
-said = compare("cycles of a tile on a B200", my_B200_cycles, cycles["B200"])
+said = compare("cycles of a tile on a B200", my_B200_cycles, cycles["B200"],
+               reasons={512: "512? A multiplication and an addition are two FLOPs, and there are two products.", 8: "8? Each pair of a query and a key has a score."})
 for name, gpu in published.items():
     clock = 1000 * gpu["TFLOP/s"] / gpu["SMs"] / gpu["FLOPs"]
     print(f"{name}: {gpu['TFLOP/s']} TFLOP/s, {gpu['TB/s']} TB/s, {gpu['SMs']} SMs, hence {clock:.2f} GHz; "
@@ -798,9 +852,9 @@ figures.bars({f"{name}: {unit}": count for name, of in cycles.items() for unit, 
              worse=[f"{name}: {unit}" for name, of in cycles.items() for unit, count in of.items() if count == max(of.values())])
 
 # %% [markdown]
-# Products became faster and exponentials did not. On an A100 and an H100 the products limit attention. On a B200 both take equally long, and the softmax has further operations. At $d = 64$ the exponentials alone take twice as long as the products. FlashAttention-4 answers with two changes.
+# Products became faster and exponentials did not, and the softmax has further operations. FlashAttention-4 answers with two changes.
 #
-# **Rescale less often.** Any $m$ gives the same $O / l$ as long as no power overflows. So keep the old maximum until the new one is larger by more than 8, in base 2. Weights then stay below $2^8$. A tile that does not rescale saves a B200 reading $O_i$ from tensor memory and writing it back.
+# **Rescale less often.** Any $m$ gives the same $O / l$ as long as no power overflows. So keep the old maximum until the new one is larger by more than 8, in base 2. Weights then stay at or below $2^8$. Without rescaling, a B200 need not read $O_i$ from tensor memory and write it back.
 
 # %%
 import math
@@ -834,7 +888,7 @@ for deviation in (1, 4):
               f"largest weight {max(largest):.0f}, error {max_error(torch.stack(outputs), truth):.1e} (measured here)")
 
 # %% [markdown]
-# **Compute powers on other units.** $2^x$ is $2^{\lfloor x \rfloor} \cdot 2^f$ with $0 \le f < 1$. The first factor is an addition to the exponent's bits. For the second, a cubic polynomial takes three multiply-adds.
+# **Compute powers on other units.** $2^x$ is $2^{\lfloor x \rfloor} \cdot 2^f$ with $0 \le f < 1$. The first factor is an addition to the exponent's bits. The second takes a cubic polynomial: three multiply-adds.
 
 # %%
 x = (1 - torch.cos(torch.arange(5) * math.pi / 4).double()) / 2            # the error is to be ±E at these five places
@@ -849,19 +903,17 @@ print(f"a B200 does {published['B200']['multiply-adds'] // published['B200']['ex
       f"a quarter of the powers done so leaves {0.75 * cycles['B200']['exponentials']:.0f} cycles of {cycles['B200']['exponentials']:.0f}")
 
 # %% [markdown]
-# $P$ is rounded to bfloat16 in any case, so the polynomial's error hardly matters. FlashAttention-4 computes a part of the powers this way: the same units also have maxima, sums and masks to compute.
-#
-# The course's kernels have not been timed on a B200, and its Hopper rung does not run there.
+# $P$ is rounded to bfloat16 in any case, so the polynomial's error hardly matters. FlashAttention-4 computes a part of the powers in this way. The course's kernels have not been timed on a B200.
 #
 # **Takeaway.** Count the cycles of each unit. If one becomes faster, another sets the pace.
 
 # %% [markdown]
 # ## An open question
 #
-# Suppose that $P$ is stored in e4m3 (chapter 13): its largest number is 448, its smallest $2^{-9}$. Under the plain rule $P$ is at most 1, so it can be multiplied by 448 first. Which threshold would you choose, and which weights does it turn into 0?
+# Suppose that $P$ is stored in e4m3 (chapter 13), whose largest number is 448 and whose smallest is $2^{-9}$. Which threshold would you choose, and which weights does it turn into 0?
 #
 # ## Sources
 #
-# NVIDIA, white papers on the A100 and the H100 and data sheet of the B200 · Dao 2023, [FlashAttention-2](https://arxiv.org/abs/2307.08691) · Shah et al. 2024, [FlashAttention-3](https://arxiv.org/abs/2407.08608) · Zadouri et al. 2026, [FlashAttention-4](https://arxiv.org/abs/2603.05451) · NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/) · NVIDIA, [CUDA C++ Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/) · Tillet, Kung, Cox 2019, [Triton](https://doi.org/10.1145/3315508.3329973)
+# NVIDIA, white papers on the A100 and the H100 and data sheet of the B200 · Shah et al. 2024, [FlashAttention-3](https://arxiv.org/abs/2407.08608) · Zadouri et al. 2026, [FlashAttention-4](https://arxiv.org/abs/2603.05451) · NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/) · NVIDIA, [CUDA C++ Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/)
 #
 # **Next:** [12b · The Hopper kernel](12b_the_hopper_kernel.ipynb) opens the last rung · [13 · Decoding](13_decoding.ipynb) has one query and many keys.
