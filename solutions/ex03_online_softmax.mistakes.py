@@ -4,6 +4,7 @@ from flashlab.memory import kernel, store
 from flashlab_course.check.cases import Mistake, case_of, in_float64, normal
 
 TERMS, SUM = "torch.exp(piece - m_new).sum()", "l * torch.exp(m - m_new) + torch.exp(piece - m_new).sum()"
+FACTOR = "torch.exp(m - m_new)"
 LOOP = "for part in tiles(len(x), B):"
 
 outputs = [("m",), ("l",)]
@@ -43,6 +44,10 @@ cases = [case("one piece", 3, 4, seed=400),
 mistakes = [
     Mistake("no_rescale_l", "l was not rescaled when the maximum grew",
             "l, and whether m is still the old maximum there", (SUM, f"l + {TERMS}")),
+    Mistake("factor_added", "exp(m − m_new) was added to l, but it has to multiply l", "what the factor does to l",
+            ("l * " + FACTOR, "l + " + FACTOR)),
+    Mistake("factor_inverted", "the factor of l was upside down: exp(m_new − m)", "the sign of the exponent",
+            (FACTOR, "torch.exp(m_new - m)"), also=[[(FACTOR, "torch.exp(torch.where(m == -inf, 0, m_new - m))")]]),
     Mistake("m_not_carried", "m was not set to m_new at the end of a step", "what a step leaves for the next one",
             ("m = m_new", "m = m")),
     Mistake("m_of_this_piece", "m_new was the maximum of this piece alone", "m_new: it covers all scores so far",
@@ -67,6 +72,6 @@ mistakes = [
     Mistake("two_passes", "the row was read twice, once for the maximum and once for the sum", "the loads", (LOOP,
              f"{LOOP}\n        m = torch.maximum(m, load(x, part).amax())\n    {LOOP}")),
 ]
-hints = ["exp(x − m_new) = exp(x − m) · exp(m − m_new): one factor turns all the old terms at once.",
+hints = ["Compute m_new first, then l with both m and m_new, then set m = m_new.",
          "With m = −inf and l = 0 at the start, the first step needs no special case: exp(−inf) = 0.",
-         "Compute m_new first, then l with both m and m_new, then set m = m_new."]
+         "exp(x − m_new) = exp(x − m) · exp(m − m_new): one factor turns all the old terms at once."]

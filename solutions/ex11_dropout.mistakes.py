@@ -1,6 +1,6 @@
 import torch
 
-from flashlab_course.check.cases import Mistake, case_of, epsilon, in_float64, normal
+from flashlab_course.check.cases import Mistake, case_of, in_float64, normal
 
 Z, DV, DP = "keep / (1 - dropout_p)", "(P_ij * Z_ij).T @ dO_i", "(dO_i @ V_j.T) * Z_ij"
 DS = "P_ij * (dP_ij - D_i[:, None])"
@@ -33,7 +33,6 @@ cases = [case("nothing dropped", 3, 5, 4, (0, 3), (0, 5), p=0.0, seed=1100),
          case("one query, one key", 1, 2, 2, (0, 1), (0, 1), p=0.4, seed=1118),
          in_float64(case("half dropped, one query", 1, 6, 2, (0, 1), (0, 4), p=0.5, seed=1124))]
 mistakes = [
-    epsilon((Z, "keep / (1 - dropout_p + ε)")),
     Mistake("divided_by_p", "what stays was divided by p, not by 1 − p", "the share of the weights that stays", (Z,
              "keep / max(dropout_p, 1e-9)")),
     Mistake("not_rescaled", "what stays was not divided by 1 − p", "the mean of the weights after dropout", (Z,
@@ -46,6 +45,8 @@ mistakes = [
              "keep / (keep * 1.0).mean().clamp_min(1e-9)"), also=[[(Z, "keep / (keep * 1.0).mean()")]]),
     Mistake("dV_not_rescaled", "dV was made from P∘keep, without the division by 1 − p",
             "what V was multiplied by in the forward", (DV, "(P_ij * keep).T @ dO_i")),
+    Mistake("dV_without_dropout", "dV was made from P as it was before dropout",
+            "what V was multiplied by in the forward", (DV, "P_ij.T @ dO_i")),
     Mistake("dP_not_rescaled", "dP was masked, but not divided by 1 − p", "the factor that took P to what met V", (DP,
              "(dO_i @ V_j.T) * keep")),
     Mistake("dropped_P_in_dS", "dS was made from P∘Z in place of P", "which P the softmax gave", (DS,

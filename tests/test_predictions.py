@@ -13,8 +13,12 @@ from flashlab_course.lesson.reference import _aligned
 
 
 @pytest.fixture(autouse=True)
-def _(sandbox):
-    """Nobody's own predictions are read or written."""
+def restart(sandbox, monkeypatch):
+    """Nobody's own predictions are read or written, and none was given in this process. Called, it is a restart."""
+    def fresh():
+        monkeypatch.setattr(predictions, "GIVEN", set())
+    fresh()
+    return fresh
 
 
 def said(capsys, *args, **kwargs):
@@ -79,8 +83,9 @@ def test_several_truths_are_scored_one_by_one(capsys, guess, truth, unit, lines)
     assert said(capsys, "size", guess, truth, unit).splitlines() == [f"size, {line}" for line in lines]
 
 
-def test_a_prediction_survives_a_restart(capsys, sandbox):
+def test_a_prediction_survives_a_restart(capsys, sandbox, restart):
     compare("size", {1024: 4, 4096: None}, {1024: 4, 4096: 64})
+    restart()
     capsys.readouterr()
     assert "you said 4. Right." in said(capsys, "size", {1024: None, 4096: None}, {1024: 4, 4096: 64}), "forgotten"
     assert said(capsys, "another", None, 7) == "", "one prediction was taken for another"
@@ -88,6 +93,16 @@ def test_a_prediction_survives_a_restart(capsys, sandbox):
         (sandbox / "my" / FILE).write_text(broken)
         assert "Right" in said(capsys, "size", 4, 4)
         assert json.loads((sandbox / "my" / FILE).read_text()) == {"size": 4}
+
+
+@pytest.mark.parametrize("guess, empty", [(221, None), ({1: 4, 2: None}, {1: None, 2: None})])
+def test_a_prediction_that_is_emptied_is_forgotten(capsys, restart, guess, empty):
+    truth = dict.fromkeys(guess, 7) if isinstance(guess, dict) else 7
+    assert "you said" in said(capsys, "size", guess, truth)
+    assert said(capsys, "size", empty, truth) == "", "taken back, and still shown"
+    restart()
+    assert said(capsys, "size", empty, truth) == "", "taken back, and shown after a restart"
+    assert "you said" in said(capsys, "size", guess, truth)
 
 
 @pytest.mark.parametrize("guess, x, drawn", [

@@ -12,6 +12,7 @@ from flashlab_course.lesson.truths import TRUTHS
 
 FILE = ".predictions.json"
 CLOSE = 0.05                   # a guess within 5 % is called close
+GIVEN = set()                  # names of the predictions that were given since the kernel started
 
 
 @dataclass
@@ -62,7 +63,7 @@ def compare(name, guess, truth=None, unit="", reasons=None):
              it; if truth is a dict, also a function: its values at the dict's keys are the prediction
     truth    the right answer, by default that of `truths`; a set of labels, line numbers say, is compared as a set
     reasons  {wrong answer: why one gets it}; the reason is printed below a guess that is this answer
-    A guess that was given before and is None now, in a fresh copy of the notebook say, is remembered from then.
+    A guess that was given before a restart and is None now is remembered. One emptied without a restart is forgotten.
     """
     truth = TRUTHS[name] if truth is None else truth
     if callable(guess) and isinstance(truth, dict):
@@ -200,8 +201,9 @@ def _text(value, digits=3):
 # ---- kept
 
 def _remembered(name, guess):
-    """The guess, kept if it is plain data; the one kept earlier where nothing is given now."""
-    if _given(guess):
+    """The guess, kept if it is plain data; the one kept before the kernel started if none was given since."""
+    if _given(guess) or name in GIVEN:                         # in GIVEN and empty: the learner has taken it back
+        GIVEN.add(name)
         with contextlib.suppress(TypeError, ValueError):       # a function cannot be written as JSON, and is not kept
             plain = json.loads(json.dumps(guess, default=_plain))
             if said := progress.change(FILE, lambda found: found | {name: plain}):
