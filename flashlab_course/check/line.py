@@ -75,7 +75,9 @@ class _Search:
                 return self._place(*found, True)
         blamed = () if self.exercise.ints_only else (number for number in suspect if self._blamed(number))
         if (number := next(iter(blamed), None)) is not None:
-            return self._place(number, 1, False)
+            values, pool = self.values[number], self.failing[0][2]
+            unknown = (n for n, one in enumerate(values, 1) if _tell([one]) and not pool.knows([one], ""))
+            return self._place(number, next(unknown, 1), False)
         self.results, self.deadline = [], time.thread_time() + SECONDS / 6
         found = None if self.exercise.triton else self._first_cause(suspect)
         return self._place(*found, True) if found else None
