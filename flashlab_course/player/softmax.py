@@ -1,7 +1,6 @@
 """The player of online softmax: m, l and o as bars, in a unit that grows with m.
 
-    play_softmax(scores=[0.5, 2, -1, 3], values=[10, 20, 30, 40])              # score by score
-    play_softmax(scores=[0.5, 2, -1, 3], values=[10, 20, 30, 40], tile=2)
+    play_softmax(scores=[0.5, 2, -1, 3], values=[10, 20, 30, 40], tile=2)      # without tile: score by score
 """
 
 import inspect

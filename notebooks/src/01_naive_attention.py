@@ -48,10 +48,13 @@ values = torch.tensor([[10.0, 0.0], [0.0, 10.0], [5.0, 5.0]])      # (N_k, d_v)
 s = keys @ q / 2**0.5                                              # (N_k,)
 p = torch.softmax(s, dim=-1)                                       # (N_k,)
 print(f"scores  {s.numpy().round(2)}\nweights {p.numpy().round(2)}\noutput  {(p @ values).numpy().round(2)}")
-arrows = {"query": q} | {f"key {j}: score {s[j]:.1f}, weight {p[j]:.2f}": keys[j] for j in range(3)}
-figures.curves({name: {0: 0, x.item(): y.item()} for name, (x, y) in arrows.items()},
-               f"Key 1 points along the query, and takes {p[1]:.0%} of the weight",
-               "Measured here: vectors of two numbers, drawn from the origin.", "entry 0", "entry 1", xlim=(-3.5, 3.5), ylim=(-1.9, 2.4), ticks=range(-3, 4))
+tips = {"query": q} | {f"key {j}: weight {p[j]:.2f}": keys[j] for j in range(3)}
+fig = figures.curves({"": dict([keys[0].tolist(), [0, 0], q.tolist(), *keys[1:].tolist()])},
+                     f"Key 1 points along the query, and takes {p[1]:.0%} of the weight", "Computed here: lines from the origin to each vector.",
+                     "first entry", "second entry", xlim=(-3.5, 3.5), ylim=(-1.6, 2.4), ticks=range(-3, 4))
+for name, tip in tips.items():
+    fig.axes[0].annotate(name, tip.tolist(), (8, -10), textcoords="offset points")
+fig
 
 # %% [markdown]
 # **Takeaway.** Attention is a weighted average of the rows of $V$. A weight says how well a key fits the query. Here the output is almost the value of key 1.
