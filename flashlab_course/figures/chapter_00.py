@@ -37,8 +37,8 @@ def block_product(M, K, N, B_m, B_k, B_n, tile=(0, 0), names=("A", "B", "C")):
     shares[gap:, :T_k] = shares[:T_k, gap:] = shares[gap:, gap:] = 0
     texts = np.full(shares.shape, "", dtype=object)
     shares[gap + i, :T_k] = shares[:T_k, gap + j] = 0.6
-    texts[gap + i, :T_k] = texts[:T_k, gap + j] = range(1, T_k + 1)
-    shares[gap + i, gap + j], texts[gap + i, gap + j] = 1, "Σ"
+    texts[gap + i, :T_k] = texts[:T_k, gap + j] = range(1, T_k + 1) if T_k > 1 else ""
+    shares[gap + i, gap + j], texts[gap + i, gap + j] = 1, "Σ" * (T_k > 1)
     fig, ax = panel(6.4, 5)
     heat_map(ax, shares, texts)
     for name, x, y, shape in zip(names, (0, gap, gap), (gap, 0, gap), ((M, K), (K, N), (M, N)), strict=True):
@@ -46,5 +46,5 @@ def block_product(M, K, N, B_m, B_k, B_n, tile=(0, 0), names=("A", "B", "C")):
     ax.set(xticks=[], yticks=[])
     A, B, C = names
     return finish(fig, f"Tile ({i}, {j}) of {C} needs row {i} of {A}'s tiles, column {j} of {B}'s, and nothing else",
-                  f"Definition: tiles of {B_m} × {B_k} of {A} and {B_k} × {B_n} of {B}. Equal numbers are multiplied, "
-                  "and the products added up.")
+                  f"Definition: tiles of {B_m} × {B_k} of {A} and {B_k} × {B_n} of {B}."
+                  + " Equal numbers are multiplied, and the products added up." * (T_k > 1))

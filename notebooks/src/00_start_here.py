@@ -43,8 +43,22 @@ GB = {row["implementation"]: (row["dram_read"] + row["dram_written"]) / 1e9 for 
 friend = (f"Both have the same output. With 4096 tokens on an H100, plain attention takes {slow:.1f} ms "
           f"and this course's last kernel {last:.1f} ms: FlashAttention is {slow / last:.0f} times as fast.")
 
+def first_look(run):
+    """Leave out what chapters 03 and 06 explain, and say what happens."""
+    keep, run.lines = ("Q_i", "O_i", "K_j", "V_j", "S_ij", "P_ij"), []
+    run.steps = [step for step in run.steps if step.moves or "S_ij" in step.chip]
+    for step in run.steps:
+        step.chip, step.values = ({name: its[name] for name in keep if name in its} for its in (step.chip, step.values))
+        step.told = ("The scores are used. They never go to HBM." if "P_ij" in step.chip
+                     else "4 queries and 4 keys make 16 scores on the chip." if "S_ij" in step.chip and not step.moves
+                     else "A part of the output goes to HBM, once." if step.moves[0].kind == "store"
+                     else "A tile comes from HBM.")
+
 # %% [markdown]
-# Press ▶ and watch for twenty seconds. At the left, plain (“naive”) attention moves $S$ and $P$ to HBM and back. At the right, FlashAttention-2 works on one **tile** of $S$ at a time, 4 × 4 scores that never leave the chip. At each moment both have moved equally many bytes. Who is done first?
+# Press ▶ and watch for twenty seconds. At the left, plain (“naive”) attention moves $S$ and $P$ to HBM and back. At the right, FlashAttention-2 works on one **tile** of $S$ at a time, 4 × 4 scores that never leave the chip. One clock drives both, and it counts bytes. **Predict** how many percent of plain attention's bytes FlashAttention-2 moves: a guess will do.
+
+# %%
+my_percent = None
 
 # %% tags=["shown"]
 def naive_forward(Q, K, V):
@@ -56,22 +70,22 @@ def naive_forward(Q, K, V):
 torch.manual_seed(0)
 toy = [torch.randn(16, 4) for _ in range(3)]           # Q, K, V: 16 queries, 16 keys, d = 4
 race = [record(naive_forward, *toy, rows=4), record(fa2_forward, *toy, B_r=4, B_c=4, sram_bytes=1024)]
-race[1].lines = []                                     # you will write its code in chapter 06
+first_look(race[1])
 display(play(*race, end=friend))
-print(f"Bytes in the table below: recorded on {where(counted)}")
+said = compare("bytes of FlashAttention-2 in the race", my_percent,
+               100 * (race[1].read + race[1].written) / (race[0].read + race[0].written), "%")
 figures.bars(ms, f"With 4096 tokens, {slow:.1f} ms become {last:.1f} ms",
              f"Recorded on {where(timed)}; batch 4, 32 heads, d = 64, bfloat16, no mask.", "milliseconds")
 
 # %% [markdown]
-# Here are the figures to repeat to a friend, for 4096 tokens and $d = 64$ on an H100:
+# Here are the figures to repeat to a friend, for 4096 tokens and $d = 64$ on an H100. A **kernel** is a function that runs on the GPU.
 #
 # | | plain attention | first Triton kernel (chapter 10) | last kernel (chapter 12) |
 # |---|---|---|---|
 # | time | {{slow:.1f}} ms | {{first:.2f}} ms | {{last:.2f}} ms |
 # | times as fast | 1 | {{slow / first:.0f}} | {{slow / last:.0f}} |
-# | HBM traffic, 16 heads | {{GB["naive_forward"]:.2f}} GB | {{GB["fa2_triton_forward"]:.3f}} GB | not recorded |
 #
-# In the toy, FlashAttention moved {{100 * (race[1].read + race[1].written) / (race[0].read + race[0].written):.0f}} % of the bytes. On the GPU it moved {{100 * GB["fa2_triton_forward"] / GB["naive_forward"]:.1f}} %: tensors are larger there, and a cache serves repeated reads (chapter 02).
+# HBM traffic was recorded for 16 heads, on {{where(counted)}}. Plain attention moves {{GB["naive_forward"]:.2f}} GB, and the first Triton kernel {{GB["fa2_triton_forward"]:.3f}} GB: {{100 * GB["fa2_triton_forward"] / GB["naive_forward"]:.1f}} %. That is a smaller share than in the toy, because tensors are larger there, and a cache serves repeated reads (chapter 02).
 #
 # ### Is the output the same?
 #
@@ -195,13 +209,9 @@ print(doctor.as_text(doctor.report()))
 # %% [markdown]
 # ### The map
 #
-# The course climbs a ladder. Each rung computes attention and changes one idea of the rung below.
-
-# %%
-figures.ladder()
-
-# %% [markdown]
-# The **core** is the shortest way to your own FlashAttention kernel in Triton: the sittings marked *core*, at most 45 minutes each. All other sittings go **further**; come back to them when you like. Take the chapters in order.
+# Each rung computes attention and changes one idea of the rung below.
+#
+# The **core** is the shortest way to your own FlashAttention kernel in Triton: the sittings marked *core*, at most 45 minutes each. All other sittings go **further**. Take the chapters in order.
 
 # %%
 from IPython.display import Markdown
@@ -209,12 +219,13 @@ from flashlab_course.chapters import CHAPTERS
 
 lines = [f"- [{c.number}]({c.number}_{c.name}.ipynb) " + f"**core, {c.core_minutes} minutes** · " * (c.core_minutes > 0)
          + c.builds + f" · *a GPU adds {c.gpu_adds}*" * bool(c.gpu_adds) for c in CHAPTERS]
+display(figures.ladder())
 Markdown("\n".join([*lines, f"\nThe core takes {sum(c.core_minutes for c in CHAPTERS) / 60:.1f} hours."]))
 
 # %% [markdown]
 # ### How a chapter works
 #
-# Each question takes four steps: **predict** (write your guess into a cell), **run**, **compare**, **takeaway**. A wrong guess teaches most. An empty guess prints nothing.
+# Each question takes four steps: **predict** (write your guess into a cell), **run**, **compare**, **takeaway**. A wrong guess teaches most. An empty guess prints nothing, or repeats your last one.
 #
 # **Exercises** come where their idea does. Save the file before you check it. `check("…")` names the mistake, and `reveal("…")` shows our solution once yours passes.
 #
@@ -228,7 +239,7 @@ Markdown("\n".join([*lines, f"\nThe core takes {sum(c.core_minutes for c in CHAP
 #
 # Some cells fail on purpose. They print the error, and *Run All* still reaches the end. Each chapter closes with an open question that nobody checks.
 #
-# *End of sitting 1. Go on with [01 · Naive attention](01_naive_attention.ipynb), or look around below.*
+# *End of sitting 1. Go on with [01 · Naive attention](01_naive_attention.ipynb).*
 #
 # ## To look up · Letters and words
 #

@@ -39,15 +39,22 @@ inf = float("inf")
 #
 # ### One query
 #
-# A query scores every key with a dot product. Softmax turns the scores into weights that sum to 1. The output is the average of the values under these weights. Below, key 1 points where the query points, key 0 is at a right angle, and key 2 points the other way.
+# A query scores every key with a dot product. Softmax turns the scores into weights that sum to 1. The output is the average of the values under these weights. In the picture, key 1 points where the query points, key 0 is at a right angle, and key 2 points the other way.
 
 # %%
-q = torch.tensor([2.0, 0.0])                                       # (d,)
-keys = torch.tensor([[0.0, 2.0], [2.0, 0.0], [-2.0, 0.0]])         # (N_k, d)
+q = torch.tensor([1.5, 0.75])                                      # (d,)
+keys = torch.tensor([[-1.0, 2.0], [2.0, 1.0], [-2.0, -1.0]])       # (N_k, d)
 values = torch.tensor([[10.0, 0.0], [0.0, 10.0], [5.0, 5.0]])      # (N_k, d_v)
 s = keys @ q / 2**0.5                                              # (N_k,)
 p = torch.softmax(s, dim=-1)                                       # (N_k,)
 print(f"scores  {s.numpy().round(2)}\nweights {p.numpy().round(2)}\noutput  {(p @ values).numpy().round(2)}")
+tips = {"query": q} | {f"key {j}: weight {p[j]:.2f}": keys[j] for j in range(3)}
+fig = figures.curves({"": dict([keys[0].tolist(), [0, 0], q.tolist(), *keys[1:].tolist()])},
+                     f"Key 1 points along the query, and takes {p[1]:.0%} of the weight", "Computed here: lines from the origin to each vector.",
+                     "first entry", "second entry", xlim=(-3.5, 3.5), ylim=(-1.6, 2.4), ticks=range(-3, 4))
+for name, tip in tips.items():
+    fig.axes[0].annotate(name, tip.tolist(), (8, -10), textcoords="offset points")
+fig
 
 # %% [markdown]
 # **Takeaway.** Attention is a weighted average of the rows of $V$. A weight says how well a key fits the query. Here the output is almost the value of key 1.
@@ -68,14 +75,17 @@ print(judge(O, None, Q, K, V))
 # %% [markdown]
 # ### Why divide by $\sqrt{d}$?
 #
-# Take two vectors of length $d$ whose entries are independent, with mean 0 and variance 1. Their dot product has variance $d$. At $d = 64$ such scores spread by 8. A few keys then get most of the weight, by chance. The others cannot learn: the derivative of a weight by its own score is $p\,(1 - p)$, its slope. Here 512 queries look at 512 keys.
+# Take two vectors of length $d$ whose entries are independent, with mean 0 and variance 1. Their dot product has variance $d$. At $d = 64$ such scores spread by 8. A few keys then get most of the weight, by chance. The other keys cannot learn. When a score grows a little, its weight grows by $p\,(1 - p)$ times as much, its slope. This is almost 0 for them. Here 512 queries look at 512 keys.
 
 # %%
-Q, K = torch.randn(512, 64), torch.randn(512, 64)
-for name, scale in [("with", 64**-0.5), ("without", 1.0)]:
+Q, K, ranked = torch.randn(512, 64), torch.randn(512, 64), {}
+for name, scale in [("with the scale", 64**-0.5), ("without the scale", 1.0)]:
     P = torch.softmax(Q @ K.T * scale, dim=-1)
-    slope = (P * (1 - P)).median()
-    print(f"{name:>7} the scale: largest weight {P.amax(-1).mean():.3f}, median slope {slope:.0e} (measured here)")
+    ranked[name] = dict(enumerate(P.sort(descending=True).values.mean(0).tolist(), start=1))
+    print(f"{name:>17}: largest weight {P.amax(-1).mean():.3f}, median slope {(P * (1 - P)).median():.0e} (measured here)")
+figures.curves(ranked, f"Without the scale, one of 512 keys gets {ranked['without the scale'][1]:.0%} of the weight",
+               "Measured here: the weights of a query in order, mean of 512 queries.", "keys, from the largest weight on",
+               "weight", log="xy", ticks=[1, 8, 64, 512])
 
 # %% [markdown]
 # **Takeaway.** Without the scale, softmax chooses a few keys at random, and most others get practically no gradient. Where the course leaves out `scale`, it is $1/\sqrt{d}$.
@@ -91,7 +101,7 @@ token = torch.arange(N)
 hidden = token[None, :] > token[:, None]                                   # (N, N)   True where j > i
 S = (Q @ K.T * 16**-0.5).masked_fill(hidden, -inf)
 O_causal = torch.softmax(S, dim=-1) @ V
-print(torch.softmax(S, dim=-1)[:5].numpy().round(2))                       # the sixth query sees every key
+print(torch.softmax(S, dim=-1)[:3].numpy().round(2))                       # the first three queries
 print(judge(O_causal, None, Q, K, V, causal=True))
 
 # %% [markdown]
@@ -228,8 +238,9 @@ said = compare("FLOPs of attention at N = 512", my_mflop, mem.matmul_flops / 1e6
 
 # %%
 def one_by_one(Q, K, V):
+    d = Q.shape[-1]
     S = Q @ K.T
-    S = S * Q.shape[-1] ** -0.5
+    S = S * d**-0.5
     P = torch.softmax(S, dim=-1)
     O = P @ V
     return O
@@ -283,7 +294,7 @@ play(record(one_by_one, *(torch.randn(16, 4) for _ in range(3)), rows=4, say=tol
 my_flops_per_byte = None
 
 # %% [markdown]
-# **Run and compare.** The second line has the textbook's crossings. The third has the least that any algorithm must move: $Q$, $K$, $V$ in and $O$ out, once.
+# **Run and compare.** The first line also counts $Q$, $K$, $V$ and $O$. The second line has the textbook's crossings. The third has the least that any algorithm must move: $Q$, $K$, $V$ in and $O$ out, once.
 
 # %%
 N, d = 4096, 64
@@ -293,7 +304,7 @@ for name, nbytes in [("naive attention", naive.traffic), ("four crossings", once
     balance = naive.matmul_flops / nbytes
     share = min(1, balance / machine)
     print(f"{name:<16} {balance:7.1f} FLOPs a byte (modelled), at most {share:.0%} of the A100's speed")
-said = compare("FLOPs a byte of naive attention", my_flops_per_byte, naive.matmul_flops / naive.traffic, reasons={
+said = compare("FLOPs a byte of naive attention", my_flops_per_byte, naive.matmul_flops / (crossings * N * N * 2), reasons={
     42.7: "A number has two bytes.", 10.7: "That is for numbers of four bytes.",
     32: "You left out the scale's two crossings."})
 

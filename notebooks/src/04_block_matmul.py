@@ -24,6 +24,7 @@ from flashlab_course import figures
 from flashlab_course.check import check
 from flashlab_course.lesson import compare, reveal
 from flashlab_course.player import play, record
+from flashlab_course.player.softmax import play_softmax
 from flashlab.memory import Memory, SRAMOverflow, kernel, load, store, tiles
 from flashlab.rungs.block_matmul import softmax_star_attention
 from flashlab.rungs.fa2 import fa2_forward
@@ -35,7 +36,7 @@ from flashlab.rungs.online_softmax import merge
 #
 # ### A product from tiles
 #
-# Cut $A$ ($8 \times 4$) into four tiles of $4 \times 2$, and $B$ ($4 \times 8$) into eight tiles of $2 \times 2$. A grid of tiles multiplies like a grid of numbers: $C_{11} = A_{11} B_{11} + A_{12} B_{21}$.
+# Cut $A$ ($8 \times 4$) into four tiles of $4 \times 2$, and $B$ ($4 \times 8$) into eight tiles of $2 \times 2$. A grid of tiles multiplies like a grid of numbers: $C_{00} = A_{00} B_{00} + A_{01} B_{10}$.
 #
 # Each square in the picture is a tile. Tiles with the same number are multiplied, and the products are added up to one tile of $C$. Change `tile` to see which tiles another one needs.
 
@@ -48,11 +49,11 @@ figures.block_product(M=8, K=4, N=8, B_m=4, B_k=2, B_n=2, tile=(0, 0))
 # %%
 A = torch.arange(32.0).reshape(8, 4)
 B = torch.arange(32.0).flip(0).reshape(4, 8)
-A_11, A_12 = A[0:4, 0:2], A[0:4, 2:4]      # (4, 2) each
-B_11, B_21 = B[0:2, 0:2], B[2:4, 0:2]      # (2, 2) each
-C_11 = A_11 @ B_11 + A_12 @ B_21           # (4, 2)
-print(C_11)
-print("the same tile of A @ B:", torch.equal(C_11, (A @ B)[0:4, 0:2]))
+A_00, A_01 = A[0:4, 0:2], A[0:4, 2:4]      # (4, 2) each
+B_00, B_10 = B[0:2, 0:2], B[2:4, 0:2]      # (2, 2) each
+C_00 = A_00 @ B_00 + A_01 @ B_10           # (4, 2)
+print(C_00)
+print("the same tile of A @ B:", torch.equal(C_00, (A @ B)[0:4, 0:2]))
 
 # %% [markdown]
 # Sizes rarely divide so well. `tiles(10, 4)` gives the slices 0:4, 4:8 and 8:10. In this course a tile size always means "at most", and the last tile may be short.
@@ -104,9 +105,9 @@ figures.curves({"read": counted}, f"Tiles 4 times as wide: {counted[16] // 2**10
 #
 # ### The two products of attention
 #
-# Leave out the softmax for a moment: $O = (QK^\top)V$. Block $i$ of $O$ needs each tile of its row of $S$ once: $O_i = \sum_j S_{ij} V_j$. So a tile of $S$ can be made, used, and forgotten.
+# Leave out the softmax for a moment: $O = (QK^\top)V$. Block $i$ of $O$ needs each tile of its row of $S$ once: $O_i = \sum_j S_{ij} V_j$. So a tile of $S$ can be made, used, and overwritten by the next.
 #
-# `kernel` names the tensors in HBM, `load` brings a tile on chip, and `store` writes one back.
+# `kernel` names the tensors in HBM, `load` brings a tile on chip, and `store` writes one back. Watch it line by line. Which tensors stay on chip, and which come and go? How many bytes of $S$ reach HBM?
 
 # %%
 def without_softmax(Q, K, V, B):
@@ -117,21 +118,25 @@ def without_softmax(Q, K, V, B):
             for cols in tiles(len(K), B):                  # j
                 K_j, V_j = load(K, cols), load(V, cols)    # (B, d) each
                 S_ij = Q_i @ K_j.T                         # (B, B)   made …
-                O_i = O_i + S_ij @ V_j                     # (B, d)   … used, and forgotten
+                O_i = O_i + S_ij @ V_j                     # (B, d)   … and used
             store(O, rows, O_i)
     return O
 
 q, k, v = (torch.randn(16, 4) for _ in range(3))
 print("the same as (Q Kᵀ) V:", torch.allclose(without_softmax(q, k, v, 4), (q @ k.T) @ v, atol=1e-4))
+told = {"Q_i, O_i =": "A block of queries comes on chip. Its output begins at 0.",
+        "K_j, V_j =": "The next keys and values come on chip.",
+        "S_ij = Q_i": "A tile of scores is made on chip.",
+        "O_i = O_i": "The scores are used. They stay on chip until the next tile takes their place.",
+        "store(O": "Only the finished output goes back to HBM."}
+play(record(without_softmax, q, k, v, B=4, sram_bytes=1024, say=told))
 
 # %% [markdown]
-# Watch it line by line. Which tensors stay on chip, and which come and go? How many bytes of $S$ reach HBM?
-
-# %%
-play(record(without_softmax, q, k, v, B=4, sram_bytes=1024))
-
-# %% [markdown]
-# (Without a softmax one would rather compute $Q(K^\top V)$, which needs no $S$ at all. That is linear attention. The softmax stands between the two products and forbids it.)
+# <details><summary><b>Why?</b> (after watching)</summary>
+#
+# $Q_i$ and $O_i$ stay while all keys pass. $K_j$, $V_j$ and $S_{ij}$ are replaced at each step. No byte of $S$ reaches HBM: `store` only ever takes $O_i$.
+#
+# </details>
 #
 # **Takeaway.** Both products of attention run tile by tile, and no score has to leave the chip. What remains is the softmax.
 #
@@ -143,9 +148,21 @@ play(record(without_softmax, q, k, v, B=4, sram_bytes=1024))
 #
 # A tile sees only $B_c$ scores of a row. Suppose that each tile uses its own maximum: $\mathrm{softmax}^*(S_{ij}) = e^{S_{ij} - \mathrm{rowmax}(S_{ij})}$. Then $O_i = \sum_j \mathrm{softmax}^*(S_{ij})\, V_j$, divided at the end by the sum of all weights.
 #
-# This cell goes wrong on purpose: 64 tokens, tiles of 16. `ones` in place of $V$ adds up the weights of each row.
+# A row has two tiles of one score each: 0 and 10. **Predict** the share of the weight that the score 0 gets.
 
 # %%
+my_star_share = None     # 1 for all of it
+
+# %% [markdown]
+# **Run and compare.** The second half goes wrong on purpose: 64 tokens, tiles of 16. `ones` in place of $V$ adds up the weights of each row.
+
+# %%
+each = softmax_star_attention(torch.ones(1, 1), torch.tensor([[0.0], [10.0]]), torch.eye(2), B_r=1, B_c=1)     # (1, 2)
+said = compare("share of the score 0 under softmax*", my_star_share, each[0, 0] / each.sum(), reasons={
+    0: "That is softmax. Under softmax*, each tile subtracts its own maximum, so both scores weigh 1.",
+    4.54e-5: "That is softmax. Under softmax*, each tile subtracts its own maximum, so both scores weigh 1.",
+    1: "It weighs 1, and so does the other: each tile subtracts its own maximum."})
+
 torch.manual_seed(0)
 Q, K, V = torch.randn(64, 16) / 2, torch.randn(64, 16), torch.randn(64, 16)
 truth, L = oracle.attention(Q, K, V, scale=1.0)
@@ -193,7 +210,7 @@ reveal("ex04_softmax_star")
 #
 # ### Two tiles by hand
 #
-# *This shows a solution of the exercise.* The numbers are small enough to follow. One block of two queries meets two tiles of two keys; the scale is 1. $m$, $l$ and $O$ hold one entry, or one row, for each query. The last column of $V$ is all ones: it will show whether the weights sum to 1.
+# *This shows a solution of the exercise.* One block of two queries meets two tiles of two keys; the scale is 1. $m$, $l$ and $O$ hold one entry, or one row, for each query. The last column of $V$ is all ones: it will show whether the weights sum to 1.
 
 # %%
 inf = float("inf")
@@ -253,7 +270,14 @@ print("O =\n", O)
 print(oracle.judge(O, L, Q_1, K, V, scale=1.0))
 
 # %% [markdown]
-# The result is exact, though neither step knew the whole row. This is the recurrence of chapter 03 with tiles in place of single keys. It is also chapter 03's `merge`: what softmax* makes of tile 2 is a state $(O, m, l)$ in the tile's own unit.
+# The result is exact, though neither step knew the whole row. Watch one query and the first column of $V$.
+
+# %%
+query = 0     # 1 is the other query
+play_softmax(scores=(Q_1 @ K.T)[query], values=V[:, 0], tile=2)
+
+# %% [markdown]
+# This is the recurrence of chapter 03 with tiles in place of single keys. It is also chapter 03's `merge`: what softmax* makes of tile 2 is a state $(O, m, l)$ in the tile's own unit.
 
 # %%
 m_star = S_12.amax(-1)                                 # (B_r,)
@@ -339,15 +363,15 @@ for N_q, N_k, d, d_v, large in [(64, 64, 16, 16, 1), (97, 200, 59, 16, 1), (113,
 my_share_of_naive = None     # 1 for equally many
 
 # %% [markdown]
-# **Run and compare.** The bar in the middle is chapter 03's algorithm, by its formula. The other two are counted.
+# **Run and compare.**
 
 # %%
 Q, K, V = (torch.randn(256, 64) for _ in range(3))
 with Memory() as naive:
     naive_forward(Q, K, V)
 with Memory() as by_tiles:
-    fa2_forward(Q, K, V, B_r=64, B_c=64)
-share = (by_tiles.read + by_tiles.written) / (naive.read + naive.written)
+    _, L = fa2_forward(Q, K, V, B_r=64, B_c=64)
+share = (by_tiles.read + by_tiles.written - L.nbytes) / (naive.read + naive.written)
 said = compare("bytes by tiles as a share of naive attention's", my_share_of_naive, share,
                reasons={0.143: "You counted K and V once, but each of the four query blocks reads them.",
                         0.417: "Naive attention also reads Q, K and V and stores O."})
@@ -361,7 +385,7 @@ figures.bars({name: {"read": way.read, "written": way.written} for name, way in 
 #
 # ### An open question
 #
-# The queries stay here, and the keys pass by. Swap the loops: keep a block of keys, and let all queries pass. What has to go to HBM and come back between two visits of the same query block, and how many bytes is that? For which shapes of $Q$ and $K$ is this order better? (Chapter 05 does it.)
+# The queries stay here, and the keys pass by. Swap the loops: keep a block of keys, and let all queries pass. What has to go to HBM and come back between two visits of the same query block, and how many bytes is that? For which shapes of $Q$ and $K$ is this order better?
 
 # %%
 # Your experiment goes here.
@@ -369,6 +393,6 @@ figures.bars({name: {"read": way.read, "written": way.written} for name, way in 
 # %% [markdown]
 # ## Sources
 #
-# Dao et al. 2022, [FlashAttention](https://arxiv.org/abs/2205.14135), section 3.1 · Milakov and Gimelshein 2018, [Online normalizer calculation for softmax](https://arxiv.org/abs/1805.02867) · Katharopoulos et al. 2020, [Transformers are RNNs](https://arxiv.org/abs/2006.16236), for linear attention
+# Dao et al. 2022, [FlashAttention](https://arxiv.org/abs/2205.14135), section 3.1 · Milakov and Gimelshein 2018, [Online normalizer calculation for softmax](https://arxiv.org/abs/1805.02867)
 #
 # **Next:** [05 · FlashAttention-1](05_flash_attention_1.ipynb) puts the keys into the outer loop, and lets the SRAM size choose the tiles.
