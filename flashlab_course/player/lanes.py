@@ -1,8 +1,10 @@
-"""The player of a run of gpu/simt.py: the lanes of a block's warps, who waits at a barrier, and what a load moves, what is added in shared memory.
+"""The player of a run of gpu/simt.py: the lanes of a block's warps, who waits at a barrier, what a load moves,
+and what is added in shared memory.
 
     play_lanes(launch(two_paths, 1, 32)(X, 32, 16, 3))
 """
 
+from itertools import accumulate
 from math import prod
 from typing import NamedTuple
 
@@ -68,8 +70,8 @@ def clock(warps):
 
 def told(steps, come, opens, before):
     """(kind, words) of what is most worth seeing in a tick. come: who has just come to the barrier"""
-    adds = "".join(f"Warp {warp} adds {places(added)} to {places(to)}. "
-                    for warp, step in steps.items() for added, to in [pairs(step)] if added)
+    adds = "".join(f"Warp {warp} adds shared[{min(added)}:{max(added) + 1}] to shared[{min(to)}:{max(to) + 1}]. "
+                   for warp, step in steps.items() for added, to in [pairs(step)] if added)
     names = f"Warp{'s' * (len(come) > 1)} {' and '.join(', '.join(map(str, sorted(come))).rsplit(', ', 1))}"
     moves = [(warp, one) for warp, step in steps.items() for one in step.accesses]
     if opens:
@@ -91,7 +93,7 @@ def told(steps, come, opens, before):
 
 
 def draw_warps(scene, ticks):
-    """A row for each warp, a cell for each lane; and how many lanes work in this step. Waiting is no work."""
+    """A row for each warp, a cell for each lane; and how many lanes work in this step. Those that wait do not."""
     right = LEFT + CELL * LANES + 8
     for warp in ticks[0].steps:
         y = (LINE + 5) * warp
@@ -121,24 +123,17 @@ def pairs(step):
     return read - to if to else set(), to
 
 
-def places(numbers):
-    return f"shared[{min(numbers)}:{max(numbers) + 1}]"
-
-
 def draw_shared(scene, ticks, y):
-    """A box for each number of shared memory, 32 in a row: at each tick those that are added, and where the sum goes."""
-    done, moves = set(), [[pairs(step) for step in tick.working()] for tick in ticks]
-    written = [done := done.union(*(to for _, to in tick)) for tick in moves]
-    for first in range(0, 1 + max(written[-1], default=-1), LANES):
-        scene.text(0, y + 11, "small strong", "shared" if first == 0 else f"[{first}:]")
-        for n in range(first, min(first + LANES, 1 + max(written[-1]))):
-            looks = ["block new" if any(n in to for _, to in tick) else "written" if any(n in added for added, _ in tick)
-                     else "block" if n in full else "block off" for tick, full in zip(moves, written, strict=True)]
-            scene.rect(LEFT + CELL * (n - first), y, CELL - 1, LINE, looks)
-        scene.text(LEFT + CELL * LANES + 8, y + 11, "small", [
-            " ".join(f"+ {places(added)[6:]}" for added, to in tick if added and min(to) == first) for tick in moves])
-        y += LINE + 5
-    return y
+    """A box for each number of shared memory that is written, 32 in a row."""
+    moves = [[pairs(step) for step in tick.working()] for tick in ticks]
+    added, to = ([set().union(*(pair[which] for pair in tick)) for tick in moves] for which in (0, 1))
+    full = list(accumulate(to, set.union))
+    for n in sorted(full[-1]):
+        scene.rect(LEFT + CELL * (n % LANES), y + (LINE + 5) * (n // LANES), CELL - 1, LINE, [
+            "block new" if n in new else "written" if n in old else "block" if n in kept else "block off"
+            for new, old, kept in zip(to, added, full, strict=True)])
+    scene.text(0, y + 11, "small strong", "shared" if full[-1] else "")
+    return y + (LINE + 5) * -(-len(full[-1]) // LANES)
 
 
 def draw_memory(scene, ticks, y):
