@@ -306,11 +306,6 @@ class Trace:
         return len(self.steps)
 
     @property
-    def lane_use(self):
-        """Active lanes over all lanes, over all steps: 1.0 is a GPU with nothing idle."""
-        return sum(sum(step.active) for step in self.steps) / (WARP * len(self.steps))
-
-    @property
     def threads(self):
         """Threads launched."""
         return math.prod(self.grid) * math.prod(self.block)

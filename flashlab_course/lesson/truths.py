@@ -11,7 +11,7 @@ TRUTHS = {
     "weights that einsum's nn reads": 512,
 
     # ---- 02
-
+    "N from which attention without S waits for arithmetic": 416,      # N / 2 FLOPs a byte, and 208 at the corner
 
     # ---- 03
 
