@@ -41,8 +41,7 @@ def play_lanes(trace, block=0):
         raise ValueError(f"play_lanes shows at most {WARPS} warps and {LINES} lines, got {len(warps)} warps")
     ticks = clock(warps)
     scene = Scene(f"{trace.kernel}, block {block}", OTHER, WIDTH)
-    y = draw_shared(scene, ticks, draw_warps(scene, ticks) + 10)
-    scene.height = draw_memory(scene, ticks, y)
+    scene.height = draw_memory(scene, ticks, draw_shared(scene, ticks, draw_warps(scene, ticks) + 10))
     scene.listing(trace.lines, [{step.line for step in tick.steps.values() if step} for tick in ticks],
                   [tick.words for tick in ticks])
     kinds = [tick.kind for tick in ticks]

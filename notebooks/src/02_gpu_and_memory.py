@@ -66,7 +66,7 @@ memories()
 # | L2 cache | all threads | 40 MiB | 50 MiB |
 # | HBM | all threads | 40 GB at 1.5 TB/s | 80 GB at 3.35 TB/s |
 #
-# Arithmetic keeps its results in registers. The tensor cores of an H100 can also read their operands from shared memory.
+# Arithmetic keeps its results in registers.
 #
 # The course's `Memory` simplifies this to two levels: HBM, and one **SRAM** of 192 KiB. That is the L1 cache and shared memory of one SM of an A100. A real kernel gets a little less of it, and has registers besides, where it keeps its running sums. The model has no registers, so its SRAM size is about right and no more.
 #
@@ -79,7 +79,6 @@ memories()
 # %%
 rows, words = numbers("memory_bandwidth")
 rates = {row["footprint"]: row["tb_s"] for row in rows if row.get("level") != "shared memory"}
-print(f"shared memory, all SMs together: {pick(rows, level='shared memory')[0]['tb_s']:.0f} TB/s")
 figures.curves({"": rates}, f"What L2 holds comes {max(rates.values()) / rates[1024 * MiB]:.1f} times as fast as 1 GiB from HBM", words,
                "memory read again and again", "TB/s read", log="x", byte="x", ylim=(0, None), walls={"L2 cache, 50 MiB": 50 * MiB})
 
@@ -361,7 +360,7 @@ play_lanes(launch(simt.block_sum, 1, 128, shared=128)(torch.randn(128), torch.ze
 # %% [markdown]
 # <details><summary><b>Why?</b> (after watching)</summary>
 #
-# In round 1, threads 0 to 63 add. Warps 2 and 3 have nothing to add, and wait for warps 0 and 1. In round 2, thread $t$ of warp 0 adds a number that warp 1 wrote in round 1, so it must wait for warp 1. From then on, three warps wait for warp 0.
+# In round 1, warps 2 and 3 have nothing to add, and wait for warps 0 and 1. From round 2 on, three warps wait for warp 0. It adds numbers that warp 1 wrote in round 1.
 #
 # </details>
 #
@@ -394,7 +393,7 @@ said = compare("sums that are right without a barrier", my_right, int(torch.iscl
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# The first warp adds numbers 32 to 63 before the second warp has written them, so every sum is NaN. A block of 32 threads is a single warp: in the interpreter its lanes write together before they read. On a GPU the lanes of a warp can drift apart, too. There, `__syncwarp()` holds them together.
+# The first warp adds numbers 32 to 63 before the second warp has written them, so every sum is NaN. A block of 32 threads is a single warp: in the interpreter its lanes write together before they read. On a GPU the lanes of a warp can drift apart, and `__syncwarp()` holds them together.
 #
 # </details>
 #

@@ -227,7 +227,7 @@ print(f"average of the halves: off by {error:.2f} (measured here); outputs are {
 # %% [markdown]
 # A plain average gives both halves the same weight, wherever the large scores were. Each worker must also return the weight that it found: its $m$ and $l$. Call $(O, m, l)$ a **state**, with $O$ not yet divided by $l$.
 #
-# Here are two workers with three scores each. A bar is a worker's $l$, and a part of it is one score's $e^{s - m}$. Try other scores.
+# Here are two workers with three scores each. A bar is a worker's $l$; each part is one score. Try other scores.
 
 # %%
 two = {"A": [1.0, 2.0, 0.5], "B": [3.0, 2.5, 1.0]}          # change me
@@ -242,7 +242,7 @@ figures.bars(units, f"The bars can be added once both count in units of e^{top:g
 #
 # <details><summary><b>Why?</b> (after watching)</summary>
 #
-# The common unit is that of the larger maximum, $e^3$. So B keeps its unit, and A's bar is multiplied by $e^{2 - 3} = 0.37$: the middle bar. The plain average above forgets this. Each $O$ is multiplied by the same factor as its $l$.
+# The common unit is that of the larger maximum, $e^3$. So A's bar is multiplied by $e^{2 - 3} = 0.37$: the middle bar. $O$ takes the same factor as $l$.
 #
 # </details>
 #
