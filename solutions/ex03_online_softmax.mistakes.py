@@ -15,7 +15,7 @@ most = lambda x, B: {"x": B}
 
 def call(fn, x, B):
     m, l = torch.empty(1, dtype=x.dtype), torch.empty(1, dtype=x.dtype)
-    with kernel("online_softmax", x=x, m=m, l=l):
+    with kernel("online_softmax", x=x, m_out=m, l_out=l):
         found = fn(x, B)
         scalars = isinstance(found, (tuple, list)) and [isinstance(T, torch.Tensor) and T.ndim == 0 for T in found]
         if scalars != [True, True]:

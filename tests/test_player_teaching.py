@@ -82,6 +82,20 @@ def test_a_warp_waits_at_a_barrier_until_the_last_one_comes():
     assert len(taken) == trace.warp_steps, "a step is lost, or counted twice"
 
 
+def test_shared_memory_shows_the_pairs_that_are_added_and_who_is_not_at_work():
+    """Round 3 of 128 numbers: warp 0 adds 16 to 32 to the first 16, and three warps of four wait."""
+    player = play_lanes(launch(simt.block_sum, 1, 128, shared=128)(torch.randn(128), torch.zeros(1)))
+    words = "Warp 0 adds shared[16:32] to shared[0:16]. Warps 1, 2 and 3 must wait"
+    at = next(n for n, said in enumerate(texts(player)) if said.startswith(words))
+    now = [item.at(at) for item in player.scenes[0].items]
+    top = next(item.y for item in now if item.text == "shared")
+    row = [item.look for item in now if item.kind == "rect" and item.y == top - 11]
+    assert row == ["block new"] * 16 + ["written"] * 16
+    assert "12% of lanes" in [item.text for item in now], "waiting lanes count as working"
+    assert not any(item.text == "shared" for item in play_lanes(launch(two_loads, 1, 32)(
+        torch.randn(256), torch.zeros(32), 8)).scenes[0].items)
+
+
 def test_a_strided_load_moves_more_than_it_uses():
     player = play_lanes(launch(two_loads, 1, 32)(torch.randn(256), torch.zeros(32), 8))
     near, far, _ = [name for _, name in player.stops]

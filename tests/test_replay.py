@@ -33,6 +33,7 @@ def test_a_right_answer_moves(name):
 def test_a_wrong_answer_opens_at_the_line_that_goes_wrong(name, mistake, case, code, keys, monkeypatch):
     monkeypatch.setattr(moving, "play", lambda recording, start, at: (recording, recording.steps[start or 0], at))
     recording, step, at = replay(name, wrong(name, mistake))
+    assert "instead of" in step.note, "the player does not say what is wrong"
     assert case in recording.title and at[0] == "O", "not the smallest case that fails"
     assert code in recording.lines[step.line].text and step.tile[1] == keys, (recording.lines[step.line], step.tile)
     assert replay(name, wrong(name, mistake), case=case)[0].title.endswith(case)
@@ -69,3 +70,10 @@ def test_before_it_is_written_a_sentence_takes_its_place(sandbox):
     assert "once ex06_fa2_inner_loop is written" in str(replay("ex06_fa2_inner_loop"))
     (sandbox / "my/exercises" / "ex06_fa2_inner_loop.py").write_text("def fa2_program(:", encoding="utf-8")
     assert "Python cannot read" in str(replay("ex06_fa2_inner_loop"))
+
+
+def test_what_online_softmax_keeps_on_chip_is_in_the_table():
+    player = replay("ex03_online_softmax", wrong("ex03_online_softmax", "no_rescale_l"))
+    now = [item.at(player.start).text for item in player.scenes[0].items]
+    assert any("l was not rescaled" in text and "3.997 instead of 2.839" in text for text in now)
+    assert "l" in now and "m" in now and "0.387" in now, "m and l are hidden by the tensors they are stored to"

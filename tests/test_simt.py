@@ -64,7 +64,6 @@ def test_a_warp_that_disagrees_takes_both_paths_and_one_that_agrees_takes_one():
     loop = 2 * 3 + 1                                        # the range asked four times, the body run three times
     assert divergent.warp_steps == 2 * (5 + 2 * loop)       # two warps: three lines, the branch, both loops, the store
     assert agreeing.warp_steps == 2 * (5 + loop)
-    assert agreeing.lane_use == 1.0 and divergent.lane_use < 0.7
     assert two_paths(period=16).warp_steps == divergent.warp_steps     # half a warp each is no better
     assert all(divergent.warp()[-1].active)                 # the lanes join again after the branch
 

@@ -42,7 +42,8 @@ def roofline(points, tb_s, tflops, words):
     axes(ax, "arithmetic intensity (FLOPs for each byte of HBM)", "TFLOP/s", log="xy", xlim=(low, 6 * high),
          ylim=(low * tb_s / 2, tflops * 3))
     slow = sum(x < ridge for x in at)
+    hollow = " Filled: measured; hollow: at best." * any(not point.get("tflops") for point in points)
     which = f"all {slow}" if slow == len(points) else f"{slow} of these {len(points)}"
     return finish(fig, f"Below {ridge:.0f} FLOPs a byte memory is the limit: so for {which} operations",
-                  f"{words} FLOPs and bytes: counted. Dashed: {tb_s:.3g} TB/s and {tflops:.0f} TFLOP/s. Filled: "
-                  "measured; hollow: at best.", roof=tflops)
+                  f"{words} FLOPs and bytes: counted. Dashed: {tb_s:.3g} TB/s and {tflops:.0f} TFLOP/s.{hollow}",
+                  roof=tflops)

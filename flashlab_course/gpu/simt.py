@@ -59,7 +59,8 @@ class Step(NamedTuple):
     line: int              # of the kernel, its def is line 1
     source: str
     active: tuple          # 32 booleans
-    accesses: tuple
+    accesses: tuple        # of tensors in HBM, and of shared memory
+    shared: tuple
 
 
 class _OnlyInAKernel:
@@ -150,8 +151,8 @@ def launch(kernel, grid, block, shared=0):
         threads = _places(block)
         for index in _places(grid):
             special = {"blockIdx": index, "blockDim": block, "gridDim": grid, "syncthreads": lambda: None}
-            if shared:                                     # its accesses are not HBM's: they go to no log
-                special["shared"] = _Pointer("shared", torch.full((shared,), torch.nan), [])
+            if shared:
+                special["shared"] = _Pointer("shared", torch.full((shared,), torch.nan), log)
             warps = []
             for first in range(0, len(threads), WARP):     # x runs fastest: 32 neighbours are a warp
                 mine = threads[first:first + WARP]
@@ -292,22 +293,17 @@ class Trace:
         """Add a step. per_lane: what each of these lanes loaded and stored, as (array, kind, offset)."""
         if len(self.steps) == MAX_STEPS:
             raise RuntimeError(f"{self.kernel} has taken {MAX_STEPS} steps: a loop that never ends, or a large launch")
-        accesses = []
+        accesses, shared = [], []
         for group in zip(*per_lane, strict=False):         # the k-th access of each lane is one instruction
             array, kind, _ = group[0]
-            accesses.append(Access(array, kind, tuple(offset for _, _, offset in group)))
+            (shared if array == "shared" else accesses).append(Access(array, kind, tuple(one[2] for one in group)))
         active = tuple(n in lanes for n in range(WARP))
-        self.steps.append(Step(block, warp, statement.line, statement.source, active, tuple(accesses)))
+        self.steps.append(Step(block, warp, statement.line, statement.source, active, tuple(accesses), tuple(shared)))
 
     @property
     def warp_steps(self):
         """Instructions issued: a warp pays for a step in full, however few of its lanes are active."""
         return len(self.steps)
-
-    @property
-    def lane_use(self):
-        """Active lanes over all lanes, over all steps: 1.0 is a GPU with nothing idle."""
-        return sum(sum(step.active) for step in self.steps) / (WARP * len(self.steps))
 
     @property
     def threads(self):

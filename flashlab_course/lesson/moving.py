@@ -14,9 +14,10 @@ def replay(name, fn=None, case=None):
     """A player of an answer, line by line: of the file in exercises/, or of the function fn.
 
     case  the name of one of the exercise's cases; by default the smallest that fails, or the one with most to see
-    If a number is wrong, the player marks the first such and opens at the line that goes wrong, else where that number
-    was stored; if a kernel reads or writes outside every tensor, it opens at the first line that does. For an exercise
-    that is not written yet, or that Python cannot read, the result is a sentence in place of a player.
+    If a number is wrong, the player marks the first such and opens at the line that goes wrong, with the checker's
+    words, else where that number was stored; if a kernel reads or writes outside every tensor, it opens at the first
+    line that does. For an exercise that is not written yet, or that Python cannot read, the result is a sentence in
+    place of a player.
     Raises: ValueError for an exercise that is unknown or moves no tiles, and for sizes that the player cannot show
     """
     exercise = known_exercise(name)
@@ -28,11 +29,15 @@ def replay(name, fn=None, case=None):
         return Reveal(problem.message)
     if source.tasks_left(source.of(fn), name):
         return Reveal(f"Your own lines move here once {name} is written; it need not be right.")
-    chosen, place, line = (_case(exercise, case), None, None) if case is not None else _most_telling(exercise, fn)
+    told = (_case(exercise, case), None, None, "") if case is not None else _most_telling(exercise, fn)
+    chosen, place, line, words = told
     recording = _record(exercise, fn, chosen)
     recording.title = f"{name}: {chosen.name}"
     strays = [n for n, step in enumerate(recording.steps) if step.note]
-    return play(recording, at=_in_run(place, recording), start=next(iter(_turns(line, recording) or strays), None))
+    start = next(iter(_turns(line, recording) or strays), None)
+    if words and start is not None:
+        recording.steps[start].note = words            # what goes wrong here, and the number that comes of it
+    return play(recording, at=_in_run(place, recording), start=start)
 
 
 def _case(exercise, name):
@@ -43,16 +48,16 @@ def _case(exercise, name):
 
 
 def _most_telling(exercise, fn):
-    """(case, (output, index) of its first wrong number, line that goes wrong and which time): the smallest case that
-    fails, else that with most features."""
+    """(case, (output, index) of its first wrong number, line that goes wrong and which time, what the checker says):
+    the smallest case that fails, else that with most features."""
     report = checker.answer(exercise, fn)
     if report.where:
         case, *place = report.where
-        return exercise.case(case), place, report.line
+        return exercise.case(case), place, report.line, report.message
     for case, result in zip(exercise.cases, report.cases, strict=False):
         if result.passed is False:
-            return case, None, None
-    return max(exercise.cases[:SHOWN], key=lambda case: len(case.features)), None, None
+            return case, None, None, ""
+    return max(exercise.cases[:SHOWN], key=lambda case: len(case.features)), None, None, ""
 
 
 def _turns(line, recording):

@@ -1,8 +1,10 @@
-"""The player of a run of gpu/simt.py: the lanes of a block's warps, who waits at a barrier, and what a load moves.
+"""The player of a run of gpu/simt.py: the lanes of a block's warps, who waits at a barrier, what a load moves,
+and what is added in shared memory.
 
     play_lanes(launch(two_paths, 1, 32)(X, 32, 16, 3))
 """
 
+from itertools import accumulate
 from math import prod
 from typing import NamedTuple
 
@@ -16,6 +18,8 @@ KEYS = """<span>Space plays; ← → step, with Shift to the next event; Home, E
 <span><b class="moving"></b>works</span><span><b class="kept"></b>waits at the barrier</span>
 <span><b class="off"></b>idle, and its time is paid for</span>"""
 MEMORY = "<span>Memory: a box is a sector of 32 bytes. Pale: moved. Full: used.</span>"
+SHARED = """<span>Shared memory: a box is a number. Full: written in this step.</span>
+<span><b class="stored"></b>added to it</span>"""
 
 
 class Tick(NamedTuple):
@@ -37,14 +41,15 @@ def play_lanes(trace, block=0):
         raise ValueError(f"play_lanes shows at most {WARPS} warps and {LINES} lines, got {len(warps)} warps")
     ticks = clock(warps)
     scene = Scene(f"{trace.kernel}, block {block}", OTHER, WIDTH)
-    scene.height = draw_memory(scene, ticks, draw_warps(scene, ticks) + 10)
+    scene.height = draw_memory(scene, ticks, draw_shared(scene, ticks, draw_warps(scene, ticks) + 10))
     scene.listing(trace.lines, [{step.line for step in tick.steps.values() if step} for tick in ticks],
                   [tick.words for tick in ticks])
     kinds = [tick.kind for tick in ticks]
     scene.moved = list(range(len(ticks)))
     scene.tiles = [n for n, kind in enumerate(kinds) if kind != (kinds + [None])[n + 1]]
     stops = [(kinds.index(kind), kind) for kind in dict.fromkeys(kinds) if kind]
-    return Player([scene], keys=KEYS + MEMORY, jump="event", stops=stops[:STOPS], told=True)
+    keys = KEYS + MEMORY + SHARED * any(step.shared for warp in warps for step in warp)
+    return Player([scene], keys=keys, jump="event", stops=stops[:STOPS], told=True)
 
 
 def clock(warps):
@@ -64,13 +69,15 @@ def clock(warps):
 
 def told(steps, come, opens, before):
     """(kind, words) of what is most worth seeing in a tick. come: who has just come to the barrier"""
-    names = f"Warp{'s' * (len(come) > 1)} {' and '.join(map(str, sorted(come)))}"
+    adds = "".join(f"Warp {warp} adds shared[{min(added)}:{max(added) + 1}] to shared[{min(to)}:{max(to) + 1}]. "
+                   for warp, step in steps.items() for added, to in [pairs(step)] if added)
+    names = f"Warp{'s' * (len(come) > 1)} {' and '.join(', '.join(map(str, sorted(come))).rsplit(', ', 1))}"
     moves = [(warp, one) for warp, step in steps.items() for one in step.accesses]
     if opens:
         last = f"{names} came last" if len(come) < len(steps) else "All warps come at once"
         return "the barrier opens", f"{last}: the barrier opens, and every warp goes on."
     if come:
-        return "a warp waits", f"{names} must wait at the barrier until every warp of the block has come."
+        return "a warp waits", f"{adds}{names} must wait at the barrier until every warp of the block has come."
     if moves:
         warp, one = moves[0]
         used, moved = NUMBER * len(set(one.offsets)), SECTOR * one.sectors
@@ -85,7 +92,7 @@ def told(steps, come, opens, before):
 
 
 def draw_warps(scene, ticks):
-    """A row for each warp, a cell for each lane; and how many of all lanes have worked so far."""
+    """A row for each warp, a cell for each lane; and how many lanes work in this step. Those that wait do not."""
     right = LEFT + CELL * LANES + 8
     for warp in ticks[0].steps:
         y = (LINE + 5) * warp
@@ -98,13 +105,34 @@ def draw_warps(scene, ticks):
         scene.text(right, y + 11, "small", ["has ended" if not step else "waits" if waits else f"line {step.line}"
                                             for step, waits in steps])
     y += LINE + 14
-    lanes = [[lane for step in tick.working() for lane in step.active] for tick in ticks]
-    shares = [sum(map(sum, lanes[:n])) / sum(map(len, lanes[:n])) for n in range(1, len(lanes) + 1)]
+    lanes = [[lane and warp not in tick.waits for warp, step in tick.steps.items() if step for lane in step.active]
+             for tick in ticks]
+    shares = [sum(tick) / len(tick) for tick in lanes]
     scene.text(0, y + 11, "small", "at work")
     scene.rect(LEFT, y + 3, CELL * LANES, 8, "rail")
     scene.rect(LEFT, y + 3, [round(CELL * LANES * share) for share in shares], 8, "live")
     scene.text(right, y + 11, "small", [f"{share:.0%} of lanes" for share in shares])
     return y + LINE
+
+
+def pairs(step):
+    """The numbers of shared memory that a step only reads, if it also writes some, and those that it writes."""
+    read, to = ({offset // NUMBER for one in step.shared if one.kind == kind for offset in one.offsets}
+                for kind in ("load", "store"))
+    return read - to if to else set(), to
+
+
+def draw_shared(scene, ticks, y):
+    """A box for each number of shared memory that is written, 32 in a row."""
+    moves = [[pairs(step) for step in tick.working()] for tick in ticks]
+    added, to = ([set().union(*(pair[which] for pair in tick)) for tick in moves] for which in (0, 1))
+    full = list(accumulate(to, set.union))
+    for n in sorted(full[-1]):
+        scene.rect(LEFT + CELL * (n % LANES), y + (LINE + 5) * (n // LANES), CELL - 1, LINE, [
+            "block new" if n in new else "written" if n in old else "block" if n in kept else "block off"
+            for new, old, kept in zip(to, added, full, strict=True)])
+    scene.text(0, y + 11, "small strong", "shared" if full[-1] else "")
+    return y + (LINE + 5) * -(-len(full[-1]) // LANES)
 
 
 def draw_memory(scene, ticks, y):

@@ -31,15 +31,33 @@ MiB = 2**20
 #
 # ### A GPU, drawn
 #
-# A GPU is about a hundred processors, called **streaming multiprocessors** or SMs, with memories around them. In an SM, an arithmetic unit adds or multiplies two numbers at a time. A **tensor core** multiplies two small matrices in one instruction. Nearly all of a GPU's TFLOP/s come from tensor cores. This is an A100:
+# A GPU is about a hundred processors, called **streaming multiprocessors** or SMs, with memories around them. In an SM, an arithmetic unit adds or multiplies two numbers at a time. A **tensor core** multiplies two small matrices in one instruction. Nearly all of a GPU's TFLOP/s come from tensor cores.
 #
-# ```
-#             ┌── SM 0      shared memory ── registers ── 64 arithmetic units, 4 tensor cores
-# HBM ── L2 ──┼── SM 1      shared memory ── registers ── 64 arithmetic units, 4 tensor cores
-#             ┆
-#             └── SM 107    shared memory ── registers ── 64 arithmetic units, 4 tensor cores
-# ```
-#
+# The picture shows an H100 to scale. The area of a square is the size of a memory. The height of a bar is the speed of the way between two of them.
+
+# %% jupyter={"source_hidden": true}
+from flashlab_course.figures.colors import BLUE, PALE, WRITTEN
+from flashlab_course.figures.plots import box, canvas, panel, write
+from flashlab_course.figures.style import figure, finish
+
+h100, h100_words = numbers("memory_bandwidth", live=False)
+read = [pick(h100, level="shared memory")[0]["tb_s"], max(row["tb_s"] for row in h100[:-1]), pick(h100, footprint=1024 * MiB)[0]["tb_s"]]
+
+@figure
+def memories():
+    fig, ax = panel(9, 3.4)
+    canvas(ax, (0, 16.8), (2.9, -2.6))
+    box(ax, 0, -1.8, 2.5, 3.6, PALE, "132 SMs:\narithmetic,\nregisters")
+    for n, (size, tb_s) in enumerate(zip((33 * MiB, 50 * MiB, 80e9), read, strict=True)):
+        x, side = 5.7 + 3.2 * n, 4.4 * (size / 80e9) ** 0.5
+        box(ax, x - 3.2, -tb_s / 20, 3.2, tb_s / 10, WRITTEN)
+        write(ax, x - 1.6, -tb_s / 20 - 0.3, f"{tb_s:.3g} TB/s")
+        box(ax, x - side * (n < 2) / 2, -side / 2, side, side, BLUE, "HBM\n80 GB" * (n == 2), zorder=5)
+    write(ax, 5.7, 2.3, "shared memory, 33 MiB"), write(ax, 8.9, 0.8, "L2, 50 MiB")
+    return finish(fig, f"HBM holds {80e9 / 33 / MiB:.0f} times as much as all shared memory, and is {read[0] / read[2]:.0f} times slower", h100_words)
+memories()
+
+# %% [markdown]
 # | memory | who can read it | A100 | H100 |
 # |---|---|---|---|
 # | registers | one thread | 256 KiB in each SM | 256 KiB in each SM |
@@ -48,7 +66,7 @@ MiB = 2**20
 # | L2 cache | all threads | 40 MiB | 50 MiB |
 # | HBM | all threads | 40 GB at 1.5 TB/s | 80 GB at 3.35 TB/s |
 #
-# Arithmetic keeps its results in registers. The tensor cores of an H100 can also read their operands from shared memory.
+# Arithmetic keeps its results in registers.
 #
 # The course's `Memory` simplifies this to two levels: HBM, and one **SRAM** of 192 KiB. That is the L1 cache and shared memory of one SM of an A100. A real kernel gets a little less of it, and has registers besides, where it keeps its running sums. The model has no registers, so its SRAM size is about right and no more.
 #
@@ -61,7 +79,6 @@ MiB = 2**20
 # %%
 rows, words = numbers("memory_bandwidth")
 rates = {row["footprint"]: row["tb_s"] for row in rows if row.get("level") != "shared memory"}
-print(f"shared memory, all SMs together: {pick(rows, level='shared memory')[0]['tb_s']:.0f} TB/s")
 figures.curves({"": rates}, f"What L2 holds comes {max(rates.values()) / rates[1024 * MiB]:.1f} times as fast as 1 GiB from HBM", words,
                "memory read again and again", "TB/s read", log="x", byte="x", ylim=(0, None), walls={"L2 cache, 50 MiB": 50 * MiB})
 
@@ -70,31 +87,31 @@ figures.curves({"": rates}, f"What L2 holds comes {max(rates.values()) / rates[1
 #
 # ### What a byte costs
 #
-# An A100 does 312 TFLOP/s in 16-bit products, and loads 1.5 TB/s from HBM. **Predict** how many operations it could do while one float32 (4 bytes) arrives.
+# Chapter 01 gave an A100 208 FLOPs for each byte. An H100 does 989 TFLOP/s in 16-bit products, and loads 3.35 TB/s from HBM. **Predict** how many operations it could do while one float32 (4 bytes) arrives.
 
 # %%
 my_operations = None
 
 # %% [markdown]
-# **Run and compare.** The A100's numbers are published, the H100's are measured, and those of your machine are what `doctor` reports.
+# **Run and compare.** Of the H100, published and measured limits are shown. Those of your machine are what `doctor` reports.
 
-# %%
+# %% jupyter={"source_hidden": true}
 from flashlab_course import doctor
 
 ceilings, ceiling_words = numbers("ceilings")
 device = "cuda" if torch.cuda.is_available() else "cpu"
-limits = {"A100": (312.0, 1.5),                                    # TFLOP/s, TB/s
-          "H100": (pick(ceilings, what="float16 matmul")[0]["tflops"], pick(ceilings, what="copy")[0]["tb_s"]),
+limits = {"A100": (312.0, 1.5), "H100": (989.0, 3.35),             # TFLOP/s, TB/s
+          "H100, measured": (pick(ceilings, what="float16 matmul")[0]["tflops"], pick(ceilings, what="copy")[0]["tb_s"]),
           "this machine": (doctor.matmul_rate(device), doctor.copy_bandwidth(device) / 1000)}
 for name, (tflops, tb_s) in limits.items():
-    print(f"{name:>12}: {tflops:7.3g} TFLOP/s, {tb_s:6.3g} TB/s: {4 * tflops / tb_s:5.0f} operations while one float32 comes")
-print("H100:", ceiling_words)
-said = compare("operations while one float32 comes", my_operations, 4 * limits["A100"][0] / limits["A100"][1],
-               reasons={208: "208 is for one byte. A float32 has four.", 416: "416 is for a 16-bit number. A float32 has four bytes.",
-                        52: "You divided by four. A float32 has four bytes, so multiply."})
+    print(f"{name:>14}: {tflops:7.3g} TFLOP/s, {tb_s:6.3g} TB/s: {4 * tflops / tb_s:5.0f} operations while one float32 comes")
+print(ceiling_words)
+said = compare("operations while one float32 comes", my_operations, 4 * limits["H100"][0] / limits["H100"][1],
+               reasons={295: "295 is for one byte. A float32 has four.", 590: "590 is for a 16-bit number. A float32 has four bytes.",
+                        832: "832 is the A100's number.", 74: "You divided by four. A float32 has four bytes, so multiply."})
 
 # %% [markdown]
-# **Takeaway.** A number that is loaded from HBM and used once leaves the arithmetic idle nearly all of the time.
+# **Takeaway.** The newer GPU has more bandwidth, but its arithmetic has grown more. A number that is loaded from HBM and used once leaves the arithmetic idle nearly all of the time.
 #
 # ### Arithmetic intensity
 #
@@ -113,7 +130,7 @@ my_intensity = {"QKᵀ": None, "softmax": None}     # FLOPs for each byte
 # %% [markdown]
 # **Run and compare.** `Memory` counts the bytes. The times are those of an A100's published limits.
 
-# %%
+# %% jupyter={"source_hidden": true}
 from flashlab.memory import Memory
 from flashlab.rungs.naive import naive_forward
 
@@ -132,20 +149,31 @@ said = compare("FLOPs for each byte", my_intensity, {op: intensity[op] for op in
                         2.5: "Softmax loads a score and stores a weight: four bytes.", 5: "Softmax moves four bytes for each score."})
 
 # %% [markdown]
-# Even $QK^\top$ waits for memory: it makes a large matrix of two thin ones, and storing that matrix takes the time. Now let attention load $Q$, $K$ and $V$ once, store $O$ once, and move no $S$. Its two products still need $4 N^2 d$ FLOPs. **Predict** the FLOPs for each byte at $N = 4096$, in 16 bits.
+# Even $QK^\top$ waits for memory: it makes a large matrix of two thin ones, and storing that matrix takes the time. Now let attention load $Q$, $K$ and $V$ once, store $O$ once, and move no $S$. Its two products still need $4 N^2 d$ FLOPs. **Predict** from which $N$ on an A100 no longer waits for memory, in 16 bits.
 
 # %%
-my_without_S = None
+my_corner = None     # N
 
 # %%
-n = 4096
-without_S = 4 * n * n * d / (4 * n * d * 2)
-said = compare("FLOPs a byte without S", my_without_S, without_S,
-               reasons={4096: "You took one byte a number. 16 bits are two.", 60.2: "That still moves S. Only four matrices of N × d move now.",
-                        1024: "Count both products: 4 N² d FLOPs."})
-print(f"attention without S: {without_S:.0f} FLOPs a byte; a square product of {n}: {2 * n**3 / (3 * n * n * 2):.0f} (modelled)")
+said = compare("N from which attention without S waits for arithmetic", my_corner,
+               reasons={208: "You took one byte a number. 16 bits are two.", 832: "Count both products: 4 N² d FLOPs.",
+                        104: "The FLOPs for each byte are N / 2. Solve N / 2 = 208."})
 
 # %% [markdown]
+# Now try it. Which of the three numbers matter?
+
+# %%
+n, width, bytes_each = 4096, 64, 2          # change me: N, d, and 4 for float32
+without_S = 4 * n * n * width / (4 * n * width * bytes_each)
+print(f"{without_S:.0f} FLOPs a byte; an A100 waits for {'memory' if without_S < 208 else 'arithmetic'} (modelled)")
+
+# %% [markdown]
+# <details><summary><b>Why?</b> (after the comparison)</summary>
+#
+# $4 N^2 d$ FLOPs over $4 N d$ numbers of two bytes are $N / 2$ FLOPs for each byte. The width $d$ cancels. $N / 2$ is 208 at $N = 416$.
+#
+# </details>
+#
 # A **roofline** shows all of them in one picture. Memory limits the speed on the slanted line, and arithmetic on the flat one. SDPA is PyTorch's `scaled_dot_product_attention`. FA2 and SDPA are drawn with the bytes of $Q$, $K$, $V$ and $O$ once, because L2 serves their repeated reads.
 
 # %%
@@ -232,9 +260,9 @@ reveal("ex02_idle_lanes")
 # %% [markdown]
 # ### Lanes that disagree
 #
-# What if the lanes of a warp disagree on a branch? Then the warp runs both sides, one after the other. While it runs one side, the lanes of the other side are **masked**. In `two_paths`, threads in groups of `period` take one loop or the other. Either loop of 3 rounds takes 7 steps, since the `for` is asked 4 times. The lines outside the loops take 5 steps.
+# What if the lanes of a warp disagree on a branch? Then the warp runs both sides, one after the other. While it runs one side, the lanes of the other side are **masked**. In `two_paths`, threads in groups of `period` take one loop or the other. A warp pays one step for each line that it takes. A `for` of 3 rounds is a step of its own each time it is asked, 4 times in all.
 #
-# **Predict** the steps of a warp with `period` 1, 16 and 32.
+# Run the cell to see the code, and count. **Predict** the steps of a warp with `period` 1, 16 and 32, for 3 rounds.
 
 # %%
 import inspect
@@ -246,19 +274,20 @@ my_steps = {1: None, 16: None, 32: None}
 steps = {period: launch(simt.two_paths, 1, 32)(torch.randn(32), 32, period, 3).warp_steps for period in my_steps}
 said = compare("steps of a warp with period", my_steps, steps,
                reasons={12: "With this period, lanes of one warp disagree: the warp runs both loops.",
-                        19: "With this period, all lanes of a warp agree: the warp runs one loop.", 24: "The lines outside the loops run once."})
+                        19: "With this period, all lanes of a warp agree: the warp runs one loop.", 24: "The lines outside the loops run once.",
+                        11: "Each `for` is asked a fourth time, to learn that it is done.", 17: "Each `for` is asked a fourth time."})
 
 # %% [markdown]
-# Now watch two warps. Then change `period` to 32 and to 1, and run the cell again.
+# Now watch two warps with a period of 48: which warp pays for both loops? Then change `period` to 32 and to 16, and run the cell again.
 
 # %%
-period = 16          # change me
+period = 48          # change me
 play_lanes(launch(simt.two_paths, 1, 64)(torch.randn(64), 64, period, 3))
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# With `period` 32, all lanes of a warp agree: $5 + 7 = 12$ steps. With 1 and with 16 they disagree: $5 + 7 + 7 = 19$ steps. It does not matter how many lanes take which side.
+# A loop takes 7 steps, the lines outside take 5. With `period` 32, all lanes of a warp agree: $5 + 7 = 12$ steps. With 1 and with 16 they disagree: $5 + 7 + 7 = 19$ steps. It does not matter how many lanes take which side. With 48, the threads of warp 0 agree. Those of warp 1 are numbers 32 to 63, and they part at 48.
 #
 # </details>
 #
@@ -323,12 +352,18 @@ reveal("ex02_matrix_scale")
 #
 # For a sum, or for the maximum that softmax needs, many threads make one result. The threads of a block exchange numbers in **shared memory**. It is fast, lies on the SM, and is gone when the block ends. In each round of `block_sum`, thread $t$ adds number $t + \text{half}$ to number $t$, and `half` is halved. A **barrier**, `__syncthreads()` in CUDA C++, makes every warp wait until all warps of the block have come.
 #
-# Watch 128 threads add 128 numbers. Press *a warp waits*: which warps wait, and for whom?
+# Watch 128 threads add 128 numbers in shared memory. Press *a warp waits*, then step on: which warps wait, and for whom?
 
 # %%
 play_lanes(launch(simt.block_sum, 1, 128, shared=128)(torch.randn(128), torch.zeros(1)))
 
 # %% [markdown]
+# <details><summary><b>Why?</b> (after watching)</summary>
+#
+# In round 1, warps 2 and 3 have nothing to add, and wait for warps 0 and 1. From round 2 on, three warps wait for warp 0. It adds numbers that warp 1 wrote in round 1.
+#
+# </details>
+#
 # The next cell leaves out the barriers, so no warp waits. Four blocks of 64 threads sum 64 numbers each. In our interpreter the first warp of a block runs to its end before the second one starts. Shared memory holds NaN until somebody writes it. **Predict** how many of the four sums come out right.
 
 # %%
@@ -356,6 +391,12 @@ said = compare("sums that are right without a barrier", my_right, int(torch.iscl
                         2: "All four blocks run the same lines in the same order."})
 
 # %% [markdown]
+# <details><summary><b>Why?</b> (after the comparison)</summary>
+#
+# The first warp adds numbers 32 to 63 before the second warp has written them, so every sum is NaN. A block of 32 threads is a single warp: in the interpreter its lanes write together before they read. On a GPU the lanes of a warp can drift apart, and `__syncwarp()` holds them together.
+#
+# </details>
+#
 # A GPU gives the right answer whenever the other warp happens to be early. Such a bug is called a **race**, and tests may not find it.
 #
 # **Takeaway.** A barrier stands between writing shared memory and reading what another thread wrote. FlashAttention's tiles of $K$ and $V$ live there. In Triton the compiler writes the barriers.
@@ -405,7 +446,7 @@ my_in_flight = None     # bytes, e.g. 100 * 1024
 # %% [markdown]
 # **Run and compare.** More and more threads read HBM. Each waits for its load, of 4 or of 16 bytes, before it starts the next.
 
-# %%
+# %% jupyter={"source_hidden": true}
 ns = max(row["ns"] for row in numbers("memory_latency", "basics_h200")[0])
 rate = pick(numbers("memory_bandwidth", "basics_h200")[0], footprint=1024 * MiB)[0]["tb_s"]
 flight_rows, flight_words = numbers("in_flight", "basics_h200")
@@ -426,7 +467,7 @@ said.on(figures.curves(measured, f"{enough / MiB:.1f} MiB have to be on their wa
 #
 # ### An open question
 #
-# In the last five rounds of `block_sum` only one warp works, and in the very last one a single lane. Does that matter? Count `warp_steps` of the trace for blocks of 32, 256 and 1024 threads. How would you sum a million numbers, and what would the GPU wait for?
+# In the last five rounds of `block_sum` only one warp adds, and in the very last one a single lane. Does that matter? Count `warp_steps` of the trace for blocks of 32, 256 and 1024 threads. How would you sum a million numbers, and what would the GPU wait for?
 
 # %%
 # Your experiment goes here.

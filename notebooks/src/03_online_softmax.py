@@ -143,7 +143,7 @@ def step(o, m, l, s_j, v_j):
 # %% [markdown]
 # The old $c$ is $l \cdot e^m$, which is never computed. The old $y$ is $o / l$, so one division at the end is enough.
 #
-# Five scores arrive: 0.5, 60, 90, 1, 90. **Predict** how many of them convert sums that are already there to a new unit.
+# Five scores arrive: 0.5, 60, 90, 1, 90. **Predict** how often the unit changes after the first score.
 
 # %%
 my_rescales = None
@@ -177,6 +177,12 @@ said = compare("changes of unit in five scores", my_rescales, rescales,
 play_softmax(scores=[0.5, 2, -1, 3, 0, 2.5], values=[10, 20, 60, 30, 50, 40])
 
 # %% [markdown]
+# <details><summary><b>Why?</b> (after watching)</summary>
+#
+# Never. The largest score so far weighs $e^0 = 1$, one whole unit, and every other term is positive.
+#
+# </details>
+#
 # New maxima are rare. In random order, score number $n$ is the largest so far with probability $1/n$. Among 1000 scores there are $1 + \frac12 + \dots + \frac1{1000} \approx 7.5$ on average.
 #
 # **Takeaway.** When the maximum grows, one multiplication converts everything that was summed so far.
@@ -220,6 +226,25 @@ print(f"average of the halves: off by {error:.2f} (measured here); outputs are {
 
 # %% [markdown]
 # A plain average gives both halves the same weight, wherever the large scores were. Each worker must also return the weight that it found: its $m$ and $l$. Call $(O, m, l)$ a **state**, with $O$ not yet divided by $l$.
+#
+# Here are two workers with three scores each. A bar is a worker's $l$; each part is one score. Try other scores.
+
+# %%
+two = {"A": [1.0, 2.0, 0.5], "B": [3.0, 2.5, 1.0]}          # change me
+top = max(max(scores) for scores in two.values())
+units = {f"worker {name}, in units of e^{unit:g}": {f"score {k}": exp(s - unit) for k, s in enumerate(scores, 1)}
+         for name, scores in two.items() for unit in dict.fromkeys((max(scores), top))}
+figures.bars(units, f"The bars can be added once both count in units of e^{top:g}",
+             "Definition: each part is exp(score − unit).", "l, in units")
+
+# %% [markdown]
+# Each worker counts in units of its own maximum, so the bars of A and B cannot be added yet. Whose unit changes, and by what factor?
+#
+# <details><summary><b>Why?</b> (after watching)</summary>
+#
+# The common unit is that of the larger maximum, $e^3$. So A's bar is multiplied by $e^{2 - 3} = 0.37$: the middle bar. $O$ takes the same factor as $l$.
+#
+# </details>
 #
 # **Your turn** ([exercises/ex03_merge.py](../exercises/ex03_merge.py), 15 minutes). Make one state of two, also where a half saw no key.
 
@@ -320,7 +345,7 @@ for f in (naive_forward, online_softmax_forward):
     print(f"{f.__name__:<23} peak in HBM {format_bytes(mem.hbm_peak):>8} (modelled); {judge(O_all, L_all, Q, K, V_all)}")
 
 # %% [markdown]
-# The answer is right, and the matrices $S$ and $P$ are gone. But each query loads itself once, then every key and every value. It stores one row of $O$ and one number $L$.
+# The answer is right, and the matrices $S$ and $P$ are gone. But for each query, the kernel loads the row of $Q$, then all keys and all values. It stores one row of $O$ and one number $L$.
 #
 # **Predict** the HBM traffic in bytes as a function of $N$, for $N$ queries and $N$ keys of $d = d_v = 64$ in float32.
 
@@ -336,15 +361,14 @@ from flashlab_course import sweeps
 
 points = sweeps.over_N([8, 16, 32], d=64, rungs=["naive_forward", "online_softmax_forward"])
 measured = {p["N"]: p["measured"] for p in points if p["rung"] == "online_softmax_forward"}
-said = compare("traffic of one key at a time", my_bytes, measured, "bytes")
+said = compare("traffic of one key at a time", my_bytes, measured, "bytes", reasons={
+    4 * 257 * 8: "You loaded every key once. Nothing keeps it on the chip: each query loads all keys and values again."})
 said.on(figures.traffic_against(points))
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
 # In elements: $N d$ for the queries, $N^2 (d + d_v)$ for the keys and values, $N (d_v + 1)$ for the results. With four bytes each, that is $4 (128 N^2 + 129 N)$.
-#
-# *Far too small?* Nothing keeps a key on the chip: the next query loads it again.
 #
 # </details>
 #
@@ -373,7 +397,7 @@ said.on(figures.traffic_against(points))
 # %%
 my_share = None     # between 0 and 1
 
-# %%
+# %% jupyter={"source_hidden": true}
 from flashlab.rungs.online_softmax import softmax_three_pass, softmax_two_pass, softmax_weighted_sum
 
 torch.manual_seed(0)
@@ -404,17 +428,23 @@ figures.bars(whole, f"One pass moves {share:.0%} of the bytes of three", "Modell
 #
 # ### How large can rounding get?
 #
-# Let $u = 2^{-24}$ be float32's rounding error, and $R$ the number of new maxima. All terms of $l$ are positive, so their relative errors add up:
+# Let $u = 2^{-24}$ be float32's rounding error, and $R$ the number of new maxima. All terms of $l$ are positive, so its relative error is at most the sum of these:
 #
-# | what rounds | at most, in units of $u$ |
-# |---|---|
-# | $N$ additions | $N$ |
-# | an exponential and a product at each new maximum | $3R$ |
-# | the exponents $s - m$ | $\ln N$ |
+# | what rounds | at most, in units of $u$ | because |
+# |---|---|---|
+# | the additions | $N$ | each rounds once |
+# | the conversions | $3R$ | $\alpha$ is off by up to $2u$, and the product rounds once |
+# | the exponents | $\ln N$ | $s - m$ is off by up to $\lvert s - m \rvert\, u$, and over the terms of $l$ the average of $\lvert s - m \rvert$ is at most $\ln N$ |
 #
-# Rising scores set $N$ new maxima, falling scores one. Which order has the larger error?
+# Rising scores set $N$ new maxima, falling scores one. **Predict** which order has the larger error: `"rising"` or `"falling"`?
 
 # %%
+my_order = None
+
+# %% [markdown]
+# **Run and compare.** Both, and a random order, against float64.
+
+# %% jupyter={"source_hidden": true}
 errors, bounds = ({order: {} for order in ("rising", "random", "falling")} for _ in range(2))
 for N in (10, 100, 1000):
     for seed in range(10):
@@ -428,12 +458,18 @@ for N in (10, 100, 1000):
             bound = N + 3 * len(line.cummax(0).values.unique()) + torch.tensor(N).log().item()
             errors[order][N] = max(abs(state[2] / exact - 1).item() * 2**24, errors[order].get(N, 0))
             bounds[order][N] = max(bound, bounds[order].get(N, 0))
+said = compare("order with the larger error", my_order, max("rising", "falling", key=lambda order: errors[order][1000]),
+               reasons={"rising": "That is what the bound says. But here small terms are added to small sums."})
 figures.curves(errors, f"l is off by at most {max(max(line.values()) for line in errors.values()):.0f} u",
-               "Measured here: float32 against float64, the largest of ten rows. Dashed: the bound.",
-               "scores N", "relative error of l, in units of u", log="xy", dashed=bounds)
+               "Measured here: float32 against float64, the largest of ten rows.", "scores N", "relative error of l, in units of u",
+               log="xy", dashed={f"bound, {order}": bounds[order] for order in ("rising", "falling")})
 
 # %% [markdown]
+# <details><summary><b>Why?</b> (after the comparison)</summary>
+#
 # Rising scores are the *most* accurate, although they are converted a thousand times: small terms are added to small sums.
+#
+# </details>
 #
 # **Takeaway.** Rescaling costs no accuracy that matters.
 #
