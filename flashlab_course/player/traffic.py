@@ -16,7 +16,11 @@ KEYS = """<span>Space plays; ← → step, with Shift by tile; Home, End</span>
 
 def play_traffic(*runs):
     """A Player of (recording, formula) pairs side by side. formula: {name of a tensor: (bytes read, bytes written)}"""
-    longest = max(nbytes for recording, formula in runs for nbytes in (*_totals(recording), *sum(formula.values(), ())))
+    totals = Counter()
+    for n, (recording, _) in enumerate(runs):
+        for kind, name, _, nbytes in sum(map(_moved, [Step(0, 0), *recording.steps], recording.steps), []):
+            totals[n, kind, name] += nbytes
+    longest = max(*totals.values(), *(nbytes for _, formula in runs for says in formula.values() for nbytes in says))
     size = min(WIDEST, 670 / len(runs)), 24 + ROW * max(len(formula) for _, formula in runs)
     return Player([_filling(*run, longest, *size) for run in runs], keys=KEYS)
 
@@ -40,13 +44,6 @@ def _filling(recording, formula, longest, width, height):
     every, times = Counter(one for parts in moved for one in parts), Counter()
     scene.add("status", look="told", text=[_sentence(parts, times, every) for parts in moved])
     return scene
-
-
-def _totals(recording):
-    total = Counter()
-    for kind, name, _, nbytes in sum(map(_moved, [Step(0, 0), *recording.steps], recording.steps), []):
-        total[kind, name] += nbytes
-    return total.values()
 
 
 def _moved(before, step):
