@@ -20,6 +20,8 @@ cases = [case("the example", 192 * 1024, 64, 64, 4),
 mistakes = [
     Mistake("four_bytes_always", "an element was taken to have 4 bytes always", "M where elements have 16 bits",
             ("// element_size", "// 4")),
+    Mistake("bytes_for_elements", "M was the number of bytes, not of elements", "M: it counts whole elements",
+            (" // element_size", "")),
     Mistake("floor", "B_c was rounded down, not up", "the brackets around M/4d", ("-(-M // (4 * d))", "M // (4 * d)")),
     Mistake("one_more", "B_c was one too many where 4d divides M", "how you round up where nothing is left over",
             ("-(-M // (4 * d))", "M // (4 * d) + 1")),

@@ -19,6 +19,7 @@ from flashlab.rungs.fa2 import fa2_forward
 from flashlab.rungs.naive import naive_forward
 from flashlab.triton_mode import interpreted
 from flashlab_course.player import lines, play, play_traffic, record, record_kernel, recording
+from flashlab_course.player.traffic import LABEL
 
 ON_MEMORY = [r for r in RUNGS + BACKWARD_RUNGS + DECODING_RUNGS if not r.heads]
 inf = float("inf")
@@ -369,6 +370,13 @@ def test_traffic_fills_up_to_the_formula_of_each_tensor(forward, formula, said):
     assert bars == pytest.approx([item.w for item in scene.items if item.look == "formula"], abs=0.1)
     assert sum(map(sum, formula.values())) == scene.moved[-1] == run.read + run.written
     assert said in next(item.text for item in scene.items if item.look == "told")
+
+
+def test_a_bar_that_runs_past_its_box_stays_in_the_picture():
+    """Fails if the scale comes from the boxes alone."""
+    run = record(fa1_forward, *toy(N=4), B_r=3, B_c=2)
+    scene, = play_traffic((run, {"Q": (64, 0), "O": (64, 64)})).scenes
+    assert max(item.w[-1] for item in scene.items if item.look in ("read", "written")) == scene.width - LABEL
 
 
 @pytest.mark.parametrize("make, said", [

@@ -10,7 +10,8 @@ def eager_ops(mem):
     events = [event for event in mem.log if event.kind == "eager"]
     plain = {"mul": "scale", "_softmax": "softmax", "_to_copy": "cast", "masked_fill": "mask"}
     products = iter(("QKᵀ", "PV")) if [event.name for event in events].count("mm") == 2 else iter(())
-    return [(next(products, "mm") if event.name == "mm" else plain.get(event.name, event.name), event)
+    return [(next(products, "mm") if event.name == "mm" else
+             "mul" if event.name == "mul" and event.read > event.written else plain.get(event.name, event.name), event)
             for event in events]
 
 

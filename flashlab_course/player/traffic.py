@@ -1,4 +1,4 @@
-"""Traffic that fills up: the bytes of each tensor so far beside those of a formula, and a sentence for each step."""
+"""Traffic that fills up: the bytes of each tensor so far beside dashed boxes, and a sentence for each step."""
 
 from collections import Counter
 from itertools import accumulate, pairwise
@@ -11,12 +11,16 @@ from flashlab_course.player.scene import Scene, bytes_text
 LABEL, ROW, BAR = 24, 26, 8            # pixels: a tensor's name, from one tensor to the next, the height of a bar
 KEYS = """<span>Space plays; ← → step, with Shift by tile; Home, End</span>
 <span><b style="background: color-mix(in srgb, var(--ink) 72%, var(--paper))"></b>read</span>
-<span><b class="stored"></b>written</span><span><b style="border-style: dashed"></b>what the formula says</span>"""
+<span><b class="stored"></b>written</span><span><b style="border-style: dashed"></b>to compare with</span>"""
 
 
 def play_traffic(*runs):
     """A Player of (recording, formula) pairs side by side. formula: {name of a tensor: (bytes read, bytes written)}"""
-    longest = max(nbytes for _, formula in runs for says in formula.values() for nbytes in says)
+    totals = Counter()
+    for n, (recording, _) in enumerate(runs):
+        for kind, name, _, nbytes in sum(map(_moved, [Step(0, 0), *recording.steps], recording.steps), []):
+            totals[n, kind, name] += nbytes
+    longest = max(*totals.values(), *(nbytes for _, formula in runs for says in formula.values() for nbytes in says))
     size = min(WIDEST, 670 / len(runs)), 24 + ROW * max(len(formula) for _, formula in runs)
     return Player([_filling(*run, longest, *size) for run in runs], keys=KEYS)
 

@@ -11,7 +11,7 @@
 #
 # **You will be able to** count the bytes that naive attention, FA1 and FA2 move, say which tiles are too small to pay, and explain why a real GPU moves fewer.
 #
-# **You need** chapters 01, 05 and 06 · **further:** sitting 1, 45 minutes, and sitting 2, 20 minutes · **runs on** CPU; the counters of sitting 2 were recorded on an H100
+# **You need** chapters 01, 05 and 06 · **further:** sitting 1, 35 minutes, and sitting 2, 40 minutes · **runs on** CPU; the counters of sitting 2 were recorded on an H100
 #
 # Papers say how the traffic grows; $M$ is the size of the SRAM in elements:
 #
@@ -20,7 +20,7 @@
 # | naive | $O(N^2 d)$ | $O(N^2)$ | $O(Nd + N^2)$ |
 # | FlashAttention | $O(N^2 d)$ | $O(N)$ | $O(N^2 d^2/M)$ |
 #
-# First you count every byte, constants included. Then you derive the last entry.
+# First you watch the bytes, then you count every one of them, constants included. In the end you derive the last entry.
 
 # %%
 import flashlab  # first: it tells Triton where to run
@@ -40,7 +40,32 @@ from flashlab_course.player import play_traffic, record
 _ = torch.manual_seed(0)
 
 # %% [markdown]
-# ## Sitting 1 (further) · Three formulas
+# ## Sitting 1 (further) · Watch, then count
+#
+# ### Watch the traffic fill up
+#
+# A dashed box is as long as its tensor. A bar is as long as the bytes moved so far, so a bar of two boxes has crossed HBM twice. There are four query blocks and four key blocks.
+#
+# Play it and look for two things. In FA1, which tensors are read four times? In FA2, which ones?
+
+# %%
+N, d, B = 16, 4, 4
+X, S, x = 4 * N * d, 4 * N * N, 4 * N                     # the bytes of Q, of S, and of l
+of_naive = {"Q": (X, 0), "K": (X, 0), "V": (X, 0), "S": (S, S), "P": (S, S), "O": (0, X)}
+of_fa1 = {"Q": (X, 0), "K": (X, 0), "V": (X, 0), "O": (X, X), "l": (x, x), "m": (x, x), "L": (0, x)}
+of_fa2 = {"Q": (X, 0), "K": (X, 0), "V": (X, 0), "O": (0, X), "L": (0, x)}
+
+q, k, v = (torch.randn(N, d) for _ in range(3))
+toy = {"B_r": B, "B_c": B, "sram_bytes": 1024}
+play_traffic((record(naive_forward, q, k, v), of_naive), (record(fa1_forward, q, k, v, **toy), of_fa1),
+             (record(fa2_forward, q, k, v, **toy), of_fa2))
+
+# %% [markdown]
+# <details><summary><b>Why?</b> (after you have played it)</summary>
+#
+# FA1 loads $Q$, $O$, $l$ and $m$ once for each key block. FA2 loads $K$ and $V$ once for each query block. Neither moves $S$ or $P$.
+#
+# </details>
 #
 # ### Count every byte
 #
@@ -64,6 +89,14 @@ check("ex07_traffic_fa1")
 reveal("ex07_traffic_fa1")
 
 # %% [markdown]
+# **Takeaway.** FA1 moves no $N \times N$ matrix, but each of its key blocks moves all of $Q$ and $O$.
+#
+# *End of sitting 1. To continue later, run the notebook from the top.*
+#
+# ## Sitting 2 (further) · Which tiles pay, and what a GPU moves
+#
+# ### Count FA2's bytes
+#
 # **Your turn: FA2** ([exercises/ex07_traffic_fa2.py](../exercises/ex07_traffic_fa2.py), 10 minutes). The outer loop walks the query blocks. Each of them reads all of $K$ and $V$.
 
 # %%
@@ -73,26 +106,6 @@ check("ex07_traffic_fa2")
 reveal("ex07_traffic_fa2")
 
 # %% [markdown]
-# ### Watch the traffic fill up
-#
-# *This answers the exercises above.* Here are the formulas, tensor by tensor, in bytes read and written. Each is a dashed box, and a run fills it.
-
-# %%
-N, d, B = 16, 4, 4
-T, X, S, x = N // B, 4 * N * d, 4 * N * N, 4 * N          # blocks; the bytes of Q, of S, and of l
-of_naive = {"Q": (X, 0), "K": (X, 0), "V": (X, 0), "S": (2 * S, 2 * S), "P": (S, S), "O": (0, X)}
-of_fa1 = {"Q": (T * X, 0), "K": (X, 0), "V": (X, 0), "O": (T * X, (T + 1) * X),
-          "l": (T * x, (T + 1) * x), "m": (T * x, (T + 1) * x), "L": (0, x)}
-of_fa2 = {"Q": (X, 0), "K": (T * X, 0), "V": (T * X, 0), "O": (0, X), "L": (0, x)}
-
-q, k, v = (torch.randn(N, d) for _ in range(3))
-toy = {"B_r": B, "B_c": B, "sram_bytes": 1024}
-play_traffic((record(naive_forward, q, k, v), of_naive), (record(fa1_forward, q, k, v, **toy), of_fa1),
-             (record(fa2_forward, q, k, v, **toy), of_fa2))
-
-# %% [markdown]
-# Every bar ends where its box ends. FA1 loads $Q$ and $O$ once for each key block, FA2 loads $K$ and $V$ once for each query block. Neither moves $S$ or $P$.
-#
 # ### Traffic against N
 #
 # For large $N$ only the terms with $N^2$ count. **Predict** FA2's bytes as a share of naive attention's, with $d = 64$ and $B_r = 64$.
@@ -119,10 +132,6 @@ figures.traffic_against(sweeps.over_N(Ns, d=64) + yours.over_N(Ns))
 # </details>
 #
 # **Takeaway.** FlashAttention's traffic is quadratic, too, but divided by the tile size.
-#
-# *End of sitting 1. To continue later, run the notebook from the top.*
-#
-# ## Sitting 2 (further) · Which tiles pay, and what a GPU moves
 #
 # ### Which tiles pay?
 #
@@ -165,15 +174,18 @@ figures.curves(shares, "The taller FA2's query tiles, the fewer bytes it moves",
 my_sram = None     # KiB
 
 # %% [markdown]
-# **Run and compare.** The picture has $d = 128$ and float32; its tiles leave room for $S_{ij}$, too.
+# **Run and compare.** The picture has $d = 128$ and float32. Its tiles follow the rule of [chapter 05](05_flash_attention_1.ipynb) that leaves room for $S_{ij}$, too: $8Bd + 3B^2 \le M$. FA2 is below naive attention from tiles of 48 rows on.
 
 # %%
 said = compare("SRAM that a head of 256 needs", my_sram, unit="KiB", reasons={
     85.3: "That many Ki of elements. Each takes two bytes.", 128: "That is d² elements. Mind the constants.",
     341: "That is float32. In 16 bits each element takes two bytes."})
 rungs = ["naive_forward", "fa2_forward"]
-points_by_sram = [p for n in (192, 384, 768, 1536) for p in sweeps.over_N([1024], d=128, sram_bytes=n * KiB, rungs=rungs)]
-figures.traffic_against(points_by_sram, "sram_bytes", walls={"M = d²": 4 * 128**2, "M = Nd": 4 * 1024 * 128})
+room = 4 * (8 * 48 * 128 + 3 * 48**2)                     # bytes for tiles of 48 rows
+sizes = 192 * KiB, room, 384 * KiB, 768 * KiB, 1536 * KiB
+points_by_sram = [p for size in sizes for p in sweeps.over_N([1024], d=128, sram_bytes=size, rungs=rungs)]
+walls = {"M = d²": 4 * 128**2, "48 rows": room, "M = Nd": 4 * 1024 * 128}
+figures.traffic_against(points_by_sram, "sram_bytes", walls=walls)
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
@@ -186,9 +198,13 @@ figures.traffic_against(points_by_sram, "sram_bytes", walls={"M = d²": 4 * 128*
 #
 # The last is more than a program gets on an A100 ([chapter 02](02_gpu_and_memory.ipynb)).
 #
+# The picture crosses later, at $M = 3.4\,d^2$. Its tiles hold more than the four strips, and they grow in steps of 16 rows: 32 rows are less than $d/3$, 48 are more. Its 219 KiB are 110 KiB in 16 bits.
+#
+# At $M = Nd$ the bound $N^2d^2/M$ is $Nd$, the size of the inputs. More SRAM cannot save more, because each input is read at least once.
+#
 # </details>
 #
-# **Takeaway.** FlashAttention pays if $d^2 < M$. Heads of 64 and 128 are easy, larger ones are hard.
+# **Takeaway.** FlashAttention pays if $M$ is a few times $d^2$. In 16 bits the SRAM of a GPU has room for that at $d = 64$ and $d = 128$, hardly at 256.
 #
 # Could anything move less? [Saha and Ye](https://arxiv.org/abs/2402.07443) proved that for $M \ge d^2$ nothing beats FlashAttention by more than a constant. For $M < d^2$ they have a better algorithm.
 #
@@ -246,6 +262,8 @@ figures.model_vs_counters(counters)
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
 # $S$ does not fit into L2, so all of its crossings reach DRAM, as the model says. A head's $K$ and $V$ fit: one query block brings $K_j$ and $V_j$ into L2, the others find them there. So $Q$, $K$, $V$ and $O$ cross DRAM once. (A part of $O$ was still in L2 at the end and is not counted.)
+#
+# Naive attention's line "L2" lies above its model. The model lets $QK^\top$ and $PV$ read each input once, but a real product works in tiles and reads a row again for every tile. L2 answers those loads. (The counters do not say how much each operation adds.)
 #
 # </details>
 #

@@ -88,7 +88,7 @@ print("off by", *(f"{max_error(mine, truth):.0e}" for mine, truth in zip(product
 #
 # ### Back through attention, one step at a time
 #
-# Attention has three steps: $S = QK^\top \cdot$ scale, $P = \mathrm{softmax}(S)$ and $O = PV$. Let autograd keep the gradients of all intermediates, in float64, so that we can check each step. (Small letters are for this example; capitals come later.)
+# Attention has three steps: $S = QK^\top \cdot$ scale, $P = \mathrm{softmax}(S)$ and $O = PV$. Let autograd keep the gradients of all intermediates, in float64, so that we can check each step.
 
 # %%
 scale = 16**-0.5
@@ -166,6 +166,14 @@ figures.backward_dataflow(4096, 64, flash=False)
 # ### What the textbook's way costs
 #
 # `naive_backward` is the standard backward pass (Algorithm 3 of [FlashAttention](https://arxiv.org/abs/2205.14135)), one PyTorch operation after the other. It first computes $P$ again from $Q$ and $K$. An $N \times N$ matrix has 1 MiB here. In the naive forward pass such matrices cross HBM six times ([chapter 01](01_naive_attention.ipynb)).
+#
+# | bars of the picture | line of the algorithm |
+# |---|---|
+# | 1 to 3 | $P$ again: $S = QK^\top$, times the scale, softmax |
+# | 4, 5 | $dP = dO\,V^\top$ and $dV = P^\top dO$ |
+# | 6, 7 | $D$: the product $P \circ dP$, and its sum over each row |
+# | 8, 9 | $dS$: the difference $dP - D$, then $P$ times it |
+# | 10 to 13 | $dQ = dS\,K$ and $dK = dS^\top Q$, each times the scale |
 
 # %%
 N, d = 512, 64
@@ -340,6 +348,12 @@ _ = compare("dQ's share of FA1's backward", my_dQ_share,
             reasons={0.2: "dQ_i is loaded and stored.", 0.25: "dQ_i is stored, too.", 0.5: "Q_i, O_i and dO_i are loaded, too."})
 
 # %% [markdown]
+# <details><summary><b>Why?</b> (after the comparison)</summary>
+#
+# Every step moves five tiles, and two of them are $dQ_i$: 2/5. The rest makes it a little less: $K_j$, $V_j$, $dK_j$ and $dV_j$ move once for each key block, and $l_i$ and $m_i$ at every step.
+#
+# </details>
+#
 # **Watch it**, in small. Follow $dQ$, which moves at every step, and $dK$ and $dV$, which leave the chip once.
 
 # %%
@@ -348,7 +362,15 @@ o, l, m = fa1_forward(q, k, v, return_lm=True)
 play(record(fa1_backward, q, k, v, o, do, l, m, B_r=4, B_c=4, sram_bytes=2048))
 
 # %% [markdown]
-# Now read the published algorithm (appendix B.4) beside [flashlab/rungs/fa1_backward.py](../flashlab/rungs/fa1_backward.py). Skip lines 1–4, 14–16 and 18: random state, blocks, dropout.
+# This is the step of the published algorithm (appendix B.4), without mask and dropout, beside [flashlab/rungs/fa1_backward.py](../flashlab/rungs/fa1_backward.py):
+#
+# | Algorithm 4 | the rung |
+# |---|---|
+# | $P_{ij} = e^{S_{ij} - m_i} / l_i$ with $S_{ij} = \tau Q_i K_j^\top$ | `P_ij = torch.exp(S_ij - m_safe[:, None]) / l_safe[:, None]` |
+# | $dV_j$ gains $P_{ij}^\top dO_i$ | `dV_j += P_ij.T @ dO_i` |
+# | $D_i = \mathrm{rowsum}(dO_i \circ O_i)$ | `D_i = (dO_i * load(O, rows)).sum(-1)` |
+# | $dS_{ij} = P_{ij} \circ (dP_{ij} - D_i)$ with $dP_{ij} = dO_i V_j^\top$ | `P_ij * (dP_ij - D_i[:, None])` |
+# | $dQ_i$ gains $\tau\,dS_{ij} K_j$, $dK_j$ gains $\tau\,dS_{ij}^\top Q_i$ | `dQ_i += scale * dS_ij @ K_j`, `dK_j += scale * dS_ij.T @ Q_i` |
 #
 # ### Dropout: draw the mask again
 #
@@ -407,20 +429,18 @@ for _ in range(300):
         total = total + parts[n]
     sums.append(total.item())
 exact = parts.double().sum().item()
-figures.curves({"": {1e9 * (total - exact): sums.count(total) for total in sorted(set(sums))}},
-               f"The same {len(parts)} parts in 300 orders: {len(set(sums))} different results in float32",
-               "Measured here: one element of dQ, added up in random orders.", "result minus float64's, in 10⁻⁹", "orders",
-               dots=True, names="{:.1f}".format)
+for total in sorted(set(sums)):
+    print(f"off by {total - exact:+.1e} in {sums.count(total)} of 300 orders")
 
 # %% [markdown]
 # The differences are tiny, but no run of your training repeats exactly. There is a second price: $dQ_i$ crosses HBM twice in every step, in float32 even if the inputs have 16 bits.
 #
-# **Two passes** avoid both. One kernel holds a key block and sums up $dK_j$ and $dV_j$; another holds a query block and sums up $dQ_i$. Watch them beside the single kernel.
+# **Two passes** avoid both. One kernel holds a key block and sums up $dK_j$ and $dV_j$; another holds a query block and sums up $dQ_i$. Watch them beside the single kernel, with two key blocks and two query blocks. Look at $dQ$: the single kernel loads and stores it at every step, the two passes store it once.
 
 # %%
 q, k, v, do = (torch.randn(16, 4) for _ in range(4))
 o, lse = fa2_forward(q, k, v)
-play(*(record(backward, q, k, v, o, do, lse, B_r=4, B_c=4, sram_bytes=2048) for backward in (fa2_backward, fa2_backward_two_pass)))
+play(*(record(backward, q, k, v, o, do, lse, B_r=8, B_c=8, sram_bytes=4096) for backward in (fa2_backward, fa2_backward_two_pass)))
 
 # %% [markdown]
 # **Your turn: dQ of a query block** ([exercises/ex08_dq_block.py](../exercises/ex08_dq_block.py), 30 minutes). Write one program of the second pass, causal and with any sizes. It is the forward pass's loop with another body.
@@ -458,7 +478,9 @@ _ = compare("backward in two passes", my_passes, truth, reasons={
 figures.traffic_by_tensor({name: mem.log for name, mem in runs.items()}, ["dQ"], eager="dQ")
 
 # %% [markdown]
-# <details><summary><b>Takeaway</b> (after the comparison)</summary>
+# <details><summary><b>Why, and the takeaway</b> (after the comparison)</summary>
+#
+# Count in tiles of 16 bits, for each pair of blocks. The single kernel loads 2 tiles. $dQ_i$ has 32 bits and crosses twice, so it counts as 4. Together that is 6. The two passes load 4.
 #
 # Two passes write each gradient once, give the same bits in every run and move fewer bytes in 16 bits. They take 7 products instead of 5.
 #
