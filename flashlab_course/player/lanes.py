@@ -44,7 +44,7 @@ def play_lanes(trace, block=0):
     scene.moved = list(range(len(ticks)))
     scene.tiles = [n for n, kind in enumerate(kinds) if kind != (kinds + [None])[n + 1]]
     stops = [(kinds.index(kind), kind) for kind in dict.fromkeys(kinds) if kind]
-    return Player([scene], keys=KEYS + MEMORY, jump="event", stops=stops[:STOPS], told=True)
+    return Player([scene], keys=KEYS + MEMORY, units=("line", "event"), stops=stops[:STOPS], told=True)
 
 
 def clock(warps):

@@ -64,7 +64,8 @@ def play_softmax(scores, values):
     for n, moment in enumerate(moments):
         if moment.line == CONVERT and moment.count > 1:
             stops.setdefault(f"the unit {'grows' if moment.grows else 'stays'}", n)
-    return Player([scene], keys=KEYS, jump="score", stops=[(n, name) for name, n in stops.items()], told=True)
+    return Player([scene], keys=KEYS, units=("line", "score"),
+                  stops=[(n, name) for name, n in stops.items()], told=True)
 
 
 def watch(scores, values):
