@@ -351,6 +351,7 @@ for seed in (7, 8):
 
 # %%
 from flashlab_course import gpt
+from flashlab_course.gpt.train import train_step
 
 PARTS = [("malt", "lay in"), ("rat", "ate"), ("cat", "killed"), ("dog", "worried"), ("cow with the crumpled horn", "tossed"),
          ("maiden all forlorn", "milked"), ("man all tattered and torn", "kissed")]
@@ -360,6 +361,14 @@ for who, did in PARTS:
     verse = f"the {who}\nthat {did} {verse}"
     rhyme += f"\nThis is {verse}.\n"
 print(f"{len(rhyme)} characters: {rhyme[:60]!r} ...")
+
+
+def train(attend, steps):
+    """The trained model, and the loss of each step."""
+    model = gpt.GPT(gpt.Shape(layers=2, width=96, heads=3, kv_heads=3), attend).to(device)
+    optimizer, draw = torch.optim.AdamW(model.parameters(), lr=4e-3), torch.Generator().manual_seed(1)
+    pieces = (gpt.windows(gpt.encode(rhyme), 4, 64, draw) for _ in range(steps))
+    return model, [train_step(model, optimizer, piece.to(device)).item() for piece in pieces]
 
 # %% [markdown]
 # Four attentions train it: PyTorch's own (SDPA); ours; ours on Triton's kernels, for a few steps if interpreted; and one with a mistake made on purpose, which leaves $D$ out of the backward pass. Once `ex11_dkdv` passes, yours is the fifth.
@@ -405,11 +414,10 @@ for own in yours.implementations("backward").values():         # once ex11_dkdv 
     runs["your dK and dV"] = (lambda Q, K, V, causal, own=own: own(Q, K, V, True)[0], 2 if interpreted() else 150)
 models, losses = {}, {}
 for name, (attend, steps) in runs.items():
-    models[name] = gpt.GPT(gpt.Shape(layers=2, width=96, heads=1, kv_heads=1), attend).to(device)
-    losses[name] = gpt.train(models[name], gpt.encode(rhyme), steps, batch=4, context=64, learning_rate=4e-3)
+    models[name], losses[name] = train(attend, steps)
 off = abs(losses["flash_attention"][-1] - losses["SDPA"][-1])
 print(f"the last losses of SDPA and flash_attention are {off:.1e} apart")
-figures.curves({name: dict(enumerate(values)) for name, values in losses.items()}, "The losses of four attentions",
+figures.curves({name: dict(enumerate(values)) for name, values in losses.items()}, f"The losses of {len(runs)} attentions",
                f"Measured here: {len(rhyme)} characters, 2 layers, float32, AdamW, 4 windows of 64 a step.", "step", "loss (nats a character)",
                ylim=(0, None))
 
@@ -462,7 +470,7 @@ recorded = load_results("backward_h200")
 figures.benchmark(recorded, "tflops", causal=True, focus="fa2_triton_backward")
 
 # %% [markdown]
-# The last kernel of chapter 12 is faster. [Chapter 16](16_benchmarks.ipynb) compares their memory.
+# The last kernel of chapter 12 is faster. [Chapter 16](16_benchmarks.ipynb) compares the memory.
 #
 # ### An open question
 #
