@@ -42,7 +42,7 @@ CHAPTERS = [
     Chapter("09b", "what_the_compiler_made", "appendix to 09: threads, registers, TF32, descriptors, atomics",
             needs_triton=True,
             gpu_adds="live measurements instead of recorded ones"),
-    Chapter("10", "triton_forward", "the forward pass as a Triton kernel", needs_triton=True, core_minutes=50,
+    Chapter("10", "triton_forward", "the forward pass as a Triton kernel", needs_triton=True, core_minutes=60,
             gpu_adds="compiled kernels instead of interpreted ones"),
     Chapter("11", "triton_backward",
             "the backward pass as three Triton kernels; dropout whose mask nobody stores; training",

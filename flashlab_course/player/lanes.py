@@ -49,7 +49,7 @@ def play_lanes(trace, block=0):
     scene.tiles = [n for n, kind in enumerate(kinds) if kind != (kinds + [None])[n + 1]]
     stops = [(kinds.index(kind), kind) for kind in dict.fromkeys(kinds) if kind]
     keys = KEYS + MEMORY + SHARED * any(step.shared for warp in warps for step in warp)
-    return Player([scene], keys=keys, jump="event", stops=stops[:STOPS], told=True)
+    return Player([scene], keys=keys, units=("line", "event"), stops=stops[:STOPS], told=True)
 
 
 def clock(warps):

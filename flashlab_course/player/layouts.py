@@ -8,11 +8,11 @@ from itertools import product
 from flashlab_course.player.page import Player
 from flashlab_course.player.scene import Scene
 
-BLUE, SIZE, CELL, TOP = "#1f77b4", 8, 23, 36           # that of warp0; elements a side; pixels of one, and above them
-KEYS = """<span>Space plays; ← → step by thread; Home, End</span>
+BLUE, SIZE, CELL, TOP = "#1f77b4", 8, 23, 36           # elements a side; pixels of one, and above them
+KEYS = f"""<span>Space plays; ← → step by thread; Home, End</span>
 <span>In a cell: the thread that holds the number.</span>
-<span class="warp0"><b style="background: color-mix(in srgb, var(--accent) 24%, var(--paper))"></b>this thread holds it
-</span><span><b class="wrong"></b>the next product takes it from this thread</span>"""
+<span><b style="background: color-mix(in srgb, {BLUE} 24%, var(--paper))"></b>this thread holds it</span>
+<span><b class="wrong"></b>the next product takes it from this thread</span>"""
 
 
 def holder(row, column):
@@ -37,7 +37,7 @@ def play_layouts():
             scene.text(x + CELL / 2, y + 16, "mid", str(own))
     scene.add("status", look="status", text=[said_of(thread) for thread in range(32)])
     scene.moved, scene.tiles = list(range(32)), list(range(3, 32, 4))
-    return Player([scene], keys=KEYS, jump="row")
+    return Player([scene], keys=KEYS, units=("thread", "row"))
 
 
 def said_of(thread):

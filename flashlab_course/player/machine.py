@@ -36,7 +36,7 @@ def play_warps(machine):
     steps = len(machine.moments)
     scene.moved = list(range(steps))
     scene.tiles = [n for n in range(steps - 1) if machine.moments[n].time < machine.moments[n + 1].time] + [steps - 1]
-    return Player([scene], steps - 1 if machine.error else 0, keys=KEYS, jump="event",
+    return Player([scene], steps - 1 if machine.error else 0, keys=KEYS, units=("line", "event"),
                   stops=[(step, name) for step, name, _ in stops])
 
 

@@ -84,12 +84,12 @@ def picture(recording, total, mark=None, scale=1.0):
 class Player:
     """Shows itself in a notebook. save(path) writes a page that needs nothing else.
 
-    keys: what the line below the picture explains; jump: what the larger steps end with; stops: (step, name) of
+    keys: what the line below the picture explains; units: what a step is, and a larger one; stops: (step, name) of
     places to look at, which get a button each; end: shown after the last step; told: each step is told in a sentence
     """
 
-    def __init__(self, scenes, start=0, marked=False, keys=KEYS, jump="tile", stops=(), end="", told=False):
-        self.scenes, self.marked, self.keys, self.jump, self.end, self.told = scenes, marked, keys, jump, end, told
+    def __init__(self, scenes, start=0, marked=False, keys=KEYS, units=("line", "tile"), stops=(), end="", told=False):
+        self.scenes, self.marked, self.keys, self.units, self.end, self.told = scenes, marked, keys, units, end, told
         self.title = html.escape(", ".join(scene.title for scene in scenes))
         self.ticks = _ticks(scenes)
         self.start, *stopping = (next(n for n, tick in enumerate(self.ticks) if tick[0] >= step)
@@ -175,7 +175,8 @@ def _stage(player):
                       f'<svg viewBox="0 0 16 16"><path d="{path}"/></svg></button>'
                       for name, (label, path) in BUTTONS.items())
     bar = (f'{buttons}<input type="range" min="0" value="0" aria-label="Step"><select aria-label="Each step is">'
-           f'<option value="line">by line</option><option value="tile"{" selected" * several}>by {player.jump}</option>'
+           f'<option value="line">by {player.units[0]}</option>'
+           f'<option value="tile"{" selected" * several}>by {player.units[1]}</option>'
            '</select><output></output>' + '<label><input type="checkbox" checked> explain</label>' * told)
     stops = "".join(f'<button type="button" data-to="{tick}">{name}</button>' for tick, name in player.stops)
     keys = re.sub(r'<b class="(?:moving|kept)"></b>', partial(_in_every_color, player), player.keys)

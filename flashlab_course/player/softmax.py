@@ -82,7 +82,7 @@ def play_softmax(scores, values, tile=1):
     for n, moment in enumerate(moments):
         if moment.line == CONVERT and moment.count > tile:
             stops.setdefault(f"the unit {'grows' if moment.grows else 'stays'}", n)
-    return Player([scene], keys=KEYS.replace("score", jump), jump=jump,
+    return Player([scene], keys=KEYS.replace("score", jump), units=("line", jump),
                   stops=[(n, name) for name, n in stops.items()], told=True)
 
 

@@ -30,12 +30,13 @@ import triton
 import triton.language as tl
 
 from flashlab.memory import Memory
-from flashlab.triton_mode import kernel_device
+from flashlab.triton_mode import interpreted, kernel_device
 from flashlab_course import figures
 from flashlab_course.bench import numbers, pick
 from flashlab_course.check import check
 from flashlab_course.lesson import compare, replay, reveal
 from flashlab_course.lesson.accesses import result_of, touched, touched_by
+from flashlab_course.player import play, record_kernel
 
 torch.manual_seed(0)
 device = kernel_device()
@@ -51,14 +52,16 @@ device = kernel_device()
 
 # %%
 T = torch.arange(12).view(3, 4)
-my_layout = {"address of T[2, 1]": None, "strides of T.T": None}     # a number, and (for the next row, for the next column)
+my_layout = {"address of T[2, 1]": None, "strides of T.T": None}     # a number; (for the next row, for the next column)
 
 # %%
-compare("where elements lie", my_layout, {"address of T[2, 1]": 2 * T.stride(0) + 1 * T.stride(1), "strides of T.T": T.T.stride()},
+compare("where elements lie", my_layout,
+        {"address of T[2, 1]": 2 * T.stride(0) + 1 * T.stride(1), "strides of T.T": T.T.stride()},
         reasons={7: "7? T has rows of 4, not of 3: the next row is 4 elements away.",
                  (4, 1): "(4, 1)? These are the strides of T. The next row of T.T is the next column of T.",
                  (3, 1): "(3, 1)? That would be a contiguous copy of T.T. Here no number has moved."})
-figures.matrices({"T": T, "T.T": T.T, "T[:, 1:3]": T[:, 1:3]}, "Three tensors, one memory: only the strides and the start differ",
+figures.matrices({"T": T, "T.T": T.T, "T[:, 1:3]": T[:, 1:3]},
+                 "Three tensors, one memory: only the strides and the start differ",
                  "Definition: T holds 0 to 11, so each number is its own address, counted in elements.")
 
 # %% [markdown]
@@ -70,7 +73,8 @@ figures.matrices({"T": T, "T.T": T.T, "T[:, 1:3]": T[:, 1:3]}, "Three tensors, o
 
 # %%
 @triton.jit
-def copy_kernel(X, Out, B: tl.constexpr):                   # X and Out: pointers. constexpr: known while compiling, as block sizes must be
+def copy_kernel(X, Out, B: tl.constexpr):                   # X and Out: pointers
+    # constexpr: known while compiling, as block sizes must be
     i = tl.program_id(0) * B + tl.arange(0, B)              # (B,)  the numbers of my elements
     tl.store(Out + i, tl.load(X + i))
 
@@ -151,7 +155,8 @@ figures.tile_addresses({"W": (W, (2, 2), (4, 4))})
 
 # %%
 @triton.jit
-def double_kernel(X, Out, stride_Xm, stride_Xn, stride_Om, stride_On, M, N, B_m: tl.constexpr, B_n: tl.constexpr):
+def double_kernel(X, Out, stride_Xm, stride_Xn, stride_Om, stride_On, M, N,
+                  B_m: tl.constexpr, B_n: tl.constexpr):
     rows = tl.program_id(0) * B_m + tl.arange(0, B_m)       # (B_m,)
     cols = tl.program_id(1) * B_n + tl.arange(0, B_n)       # (B_n,)
     inside = (rows[:, None] < M) & (cols[None, :] < N)      # (B_m, B_n)
@@ -164,6 +169,12 @@ double = lambda: double_kernel[(3, 2)](X, Out, *X.stride(), *Out.T.stride(), 5, 
 double()
 print("Out is 2 Xᵀ:", torch.equal(Out, 2 * X.T))
 figures.matrix_accesses({"double_kernel": touched(double)})
+
+# %% [markdown]
+# Step through it. Each program loads its tile of `X` and stores it, turned.
+
+# %%
+play(record_kernel(double)) if interpreted() else print("Kernels are compiled here. Set TRITON_INTERPRET=1 to see the player.")
 
 # %% [markdown]
 # **Change this and run again**: pass `*Out.stride()` for `*Out.T.stride()`. What does the picture show?
@@ -266,8 +277,6 @@ figures.curves(shares, f"The fused softmax runs at {min(shares['one program a ro
                "columns N, float16", "% of a copy's speed", log="x", ticks=[256, 1024, 4096, 16384], ylim=(0, 115), ceilings={"a copy": 100})
 
 # %% [markdown]
-# (`torch.softmax` moves the same bytes as our kernel; it is slower here for other reasons.)
-#
 # **Takeaway.** Time follows traffic: five operations in one kernel take about as long as a copy. FlashAttention is this idea with two matrix products inside.
 #
 # *End of sitting 2 and of the core. You can go on to [chapter 10](10_triton_forward.ipynb).*

@@ -11,7 +11,7 @@
 #
 # **You will be able to** write FlashAttention-2's forward pass as a Triton kernel, from the launch grid to the last mask; explain each line of it; and say what the interpreter on a CPU proves and what it hides.
 #
-# **You need** chapters 06 and 09 (core) · **core:** sitting 1, 15 minutes, and sitting 2, 35 minutes · **further:** sittings 3 to 6, 15 to 30 minutes each · **runs on** CPU (interpreted) or GPU (compiled); Triton, so Linux
+# **You need** chapters 06 and 09 (core) · **core:** sitting 1, 20 minutes, and sitting 2, 40 minutes · **further:** sittings 3 to 6, 15 to 35 minutes each · **runs on** CPU (interpreted) or GPU (compiled); Triton, so Linux
 #
 # You wrote this algorithm in PyTorch in chapter 06. Now you write it as one function that a GPU runs in thousands of copies.
 
@@ -71,28 +71,7 @@ figures.matrices({"": numbers.view(2 * 3, T_r).T}, f"{len(numbers)} programs, on
 #
 # A program multiplies its own number by strides. Triton passes small integers as 32-bit numbers, and 32-bit products overflow at $2^{31}$. So write `.to(tl.int64)` on the program's own index before it meets a stride.
 #
-# ### Two tiles become a tile of scores
-#
-# `tl.dot` multiplies two tiles, on tensor cores where the dtype allows it. $K_j$ is loaded by rows, so that neighboring threads read neighboring addresses. `.T` then turns the tile, not the memory.
-
-# %%
-@triton.jit
-def one_tile_kernel(Q, K, S, d: tl.constexpr, B_r: tl.constexpr, B_c: tl.constexpr):
-    rows, keys, col = tl.arange(0, B_r), tl.arange(0, B_c), tl.arange(0, d)
-    Q_i = tl.load(Q + rows[:, None] * d + col[None, :])              # (B_r, d)
-    K_j = tl.load(K + keys[:, None] * d + col[None, :])              # (B_c, d)
-    S_ij = tl.dot(Q_i, K_j.T, input_precision="ieee")                # (B_r, B_c)  "ieee": float32 stays float32, not TF32
-    tl.store(S + rows[:, None] * B_c + keys[None, :], S_ij)
-
-
-Q, K = (60 * torch.randn(16, 64, device=device, dtype=torch.float16) for _ in range(2))
-S = torch.empty(16, 16, device=device)                               # float32
-one_tile_kernel[(1,)](Q, K, S, 64, 16, 16)
-print(f"max |S - truth| is {max_error(S, Q.double() @ K.double().T):.2g}")
-print(f"the largest |S| is {S.abs().max():.0f}; float16 ends at {torch.finfo(torch.float16).max:.0f}")
-
-# %% [markdown]
-# **Takeaway.** Operands of `tl.dot` may have 16 bits. Everything that a program adds up ($S_{ij}$, $l_i$, $O_i$) is float32.
+# `tl.dot` multiplies two tiles, on tensor cores where the dtype allows it. Its operands may have 16 bits. Everything that a program adds up ($S_{ij}$, $l_i$, $O_i$) is float32. $K_j$ is loaded by rows, so that neighboring threads read neighboring addresses. `.T` then turns the tile, not the memory.
 #
 # ### The running softmax changes its spelling
 #
@@ -116,7 +95,7 @@ def logsumexp_kernel(Q, K, L, scale, N_k, d: tl.constexpr, B_r: tl.constexpr, B_
     for j in range(0, N_k // B_c):
         keys = j * B_c + tl.arange(0, B_c)                           # (B_c,)
         K_j = tl.load(K + keys[:, None] * d + col[None, :])          # (B_c, d)
-        S_ij = tl.dot(Q_i, K_j.T, input_precision="ieee") * scale    # (B_r, B_c)
+        S_ij = tl.dot(Q_i, K_j.T, input_precision="ieee") * scale    # (B_r, B_c)   "ieee": not TF32
         m_new = tl.maximum(m_i, tl.max(S_ij, 1))                     # (B_r,)
         l_i = tl.exp(m_i - m_new) * l_i + tl.sum(tl.exp(S_ij - m_new[:, None]), 1)
         m_i = m_new
@@ -127,6 +106,16 @@ Q, K, L = 60 * torch.randn(64, 64, device=device), torch.randn(96, 64, device=de
 logsumexp_kernel[(64 // 16,)](Q, K, L, 64**-0.5, 96, 64, 16, 16)
 _, truth = attention(Q, K, K)
 print(f"{how}: the largest L is {truth.max():.0f}, the error {max_error(L, truth):.1e}")
+
+# %% [markdown]
+# Step through two programs and three key blocks. What is loaded once, what again, and what is stored?
+
+# %%
+from flashlab_course.player import play, record_kernel
+
+Q, K, L = torch.randn(32, 16), torch.randn(48, 16), torch.empty(32)
+run = lambda: logsumexp_kernel[(2,)](Q, K, L, 0.25, 48, 16, 16, 16)
+play(record_kernel(run)) if interpreted() else print("Kernels are compiled here. Set TRITON_INTERPRET=1 to see the player.")
 
 # %% [markdown]
 # **Takeaway.** The running state of a program is a few tiles on chip. Nothing of the softmax touches memory.
@@ -191,7 +180,7 @@ figures.matrices({"": torch.where(ghosts, -P, P).cpu()}, f"With load masks alone
 #
 # As in chapter 06, the loop ends after the last key that the block's last query sees: after $\min(N_q, (i+1) B_r) + N_k - N_q$ keys. In the tiles on the diagonal the mask is one comparison, `keys <= rows[:, None] + N_k - N_q`. It hides the short tail as well.
 #
-# With more queries than keys some rows see nothing. **Predict.** 50 queries, 40 keys, tiles of $16 \times 16$, causal: how many rows are NaN without chapter 05's `m_safe`?
+# With more queries than keys some rows see nothing. `m_safe` is $m_{new}$, with 0 in place of $-\infty$; the exponents subtract it. **Predict.** 50 queries, 40 keys, tiles of $16 \times 16$, causal: how many rows are NaN if they subtract $m_{new}$ itself?
 
 # %%
 my_nan_rows = None
@@ -220,7 +209,7 @@ _ = compare("NaN rows without m_safe", my_nan_rows, nan_rows["scores"], reasons=
 #
 # ## Sitting 2 (core) · Write it
 #
-# **Your turn** ([exercises/ex10_triton_forward.py](../exercises/ex10_triton_forward.py), 35 minutes). Compute query block $i$ of one head, causal or not, any sizes, with $O_i$ and $L_i$ as results. Start with one key block and no mask, and let the checker tell you what comes next. If the step is too large, do the exercise of sitting 3 first.
+# **Your turn** ([exercises/ex10_triton_forward.py](../exercises/ex10_triton_forward.py), 35 minutes). Compute query block $i$ of one head, causal or not, any sizes, with $O_i$ and $L_i$ as results. Start with one key block and no mask, and let the checker tell you what comes next. It is the hardest exercise of the core, and may take longer: stop after "two key blocks" if you like, and go on next time. If the step is too large, do the exercise of sitting 3 first.
 
 # %%
 check("ex10_triton_forward")
@@ -232,7 +221,7 @@ reveal("ex10_triton_forward")
 replay("ex10_triton_forward")
 
 # %% [markdown]
-# *This shows our solution of the exercise.* [flashlab/kernels/fa2.py](../flashlab/kernels/fa2.py) is one function of 50 lines. It adds batches, any `d` and `d_v`, heads that share keys, and dropout for chapter 11. Here are its lines beside those of chapter 06's inner step: the same names in the same order.
+# The solution visits every key block and hides what is not seen; to stay short, it does not stop early. [flashlab/kernels/fa2.py](../flashlab/kernels/fa2.py) stops early. It is one function of 50 lines, and adds batches, any `d` and `d_v`, heads that share keys, and dropout for chapter 11. Here are its lines beside those of chapter 06's inner step: the same names in the same order.
 
 # %%
 def last_lines(function):
@@ -259,7 +248,7 @@ for name in both:
 #
 # *End of sitting 2 and of the core. [Chapter 11](11_triton_backward.ipynb) has the backward pass; [chapter 16](16_benchmarks.ipynb) measures your kernel.*
 #
-# ## Sitting 3 (further) · A smaller step: one tile of scores (30 minutes)
+# ## Sitting 3 (further) · A smaller step: one tile of scores (35 minutes)
 #
 # ### Offsets beyond 32 bits
 #
@@ -288,6 +277,25 @@ _ = compare("2^31 elements", my_end, {"GB": big.nbytes / 1e9, "offset in 32 bits
 #
 # ### Write a tile of scores
 #
+# This kernel multiplies one tile of $Q$ by one tile of $K$. The scores do not fit float16.
+
+# %%
+@triton.jit
+def one_tile_kernel(Q, K, S, d: tl.constexpr, B_r: tl.constexpr, B_c: tl.constexpr):
+    rows, keys, col = tl.arange(0, B_r), tl.arange(0, B_c), tl.arange(0, d)
+    Q_i = tl.load(Q + rows[:, None] * d + col[None, :])              # (B_r, d)
+    K_j = tl.load(K + keys[:, None] * d + col[None, :])              # (B_c, d)
+    S_ij = tl.dot(Q_i, K_j.T, input_precision="ieee")                # (B_r, B_c)  "ieee": float32 stays float32, not TF32
+    tl.store(S + rows[:, None] * B_c + keys[None, :], S_ij)
+
+
+Q, K = (60 * torch.randn(16, 64, device=device, dtype=torch.float16) for _ in range(2))
+S = torch.empty(16, 16, device=device)                               # float32
+one_tile_kernel[(1,)](Q, K, S, 64, 16, 16)
+print(f"max |S - truth| is {max_error(S, Q.double() @ K.double().T):.2g}")
+print(f"the largest |S| is {S.abs().max():.0f}; float16 ends at {torch.finfo(torch.float16).max:.0f}")
+
+# %% [markdown]
 # **Your turn** ([exercises/ex10_tile_of_scores.py](../exercises/ex10_tile_of_scores.py), 25 minutes). This is `one_tile_kernel` with a grid of tiles, strides, a mask for each side, and 64-bit offsets. The checker puts NaN around every tensor.
 
 # %%

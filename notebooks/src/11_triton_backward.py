@@ -12,8 +12,6 @@
 # **You will be able to** turn chapter 08's two passes into GPU kernels, say why they are two, give dropout a mask that nobody stores, and train a model with the result.
 #
 # **You need** chapters 08 and 10 · **further:** sittings 1 to 4, 25 to 45 minutes each · **runs on** CPU (interpreted) or GPU (compiled); Triton, so Linux
-#
-# The mathematics is that of chapter 08. New are the grids, the layout of a tile in registers, and a few traps.
 
 # %%
 import flashlab  # first: it tells Triton where to run
@@ -98,14 +96,23 @@ O, L = (T[0, 0] for T in fa2_triton_forward(Q[None, None], K[None, None], V[None
 L[0] = -float("inf")                                                             # as if row 0 saw no key
 D, L_log2 = torch.empty_like(L), torch.empty_like(L)
 preprocess_kernel[(3,)](O, dO, L, D, L_log2, 96, 16, 32)
-print(f"{how}: D off by {max_error(D, (dO.double() * O.double()).sum(-1)):.0e}; L of row 0 is {L_log2[0]}, its weights {torch.exp2(Q[0, :3] - L_log2[0]).tolist()}")
+print(f"{how}: D off by {max_error(D, (dO.double() * O.double()).sum(-1)):.0e}; "
+      f"L of row 0 is {L_log2[0]}, its weights {torch.exp2(Q[0, :3] - L_log2[0]).tolist()}")
 
 # %% [markdown]
 # ### The second launch: the tile on its side
 #
-# `dkdv` computes $dV_j \mathrel{+}= P_{ij}^\top dO_i$. A tensor core can take its left factor from registers, if each thread holds the numbers that it must hand in. Otherwise threads exchange numbers through shared memory. A product leaves row $r$ and columns $2c$, $2c + 1$ of each corner of $8 \times 8$ in thread $4r + c$. A left factor of 16-bit numbers is handed in by the same pattern.
+# `dkdv` computes $dV_j \mathrel{+}= P_{ij}^\top dO_i$. A tensor core can take its left factor from registers. Then each thread must hold the numbers that it hands in. Otherwise threads exchange numbers through shared memory.
 #
-# **Predict.** Which product leaves $P^\top$ where the next product takes it: `"Q K^T"`, transposed afterwards, or `"K Q^T"`?
+# Step through the 32 threads of a warp. The blue cells are what a thread holds after a product. The red frames are what it must hand in to the next one.
+
+# %%
+from flashlab_course.player.layouts import play_layouts
+
+play_layouts()
+
+# %% [markdown]
+# **Predict.** One kernel computes `"Q K^T"` and transposes the result; another computes `"K Q^T"`. Which stores less to shared memory?
 
 # %%
 my_product = None     # "Q K^T" or "K Q^T"
@@ -126,24 +133,17 @@ def dv_kernel(Q, K, dO, dV, B: tl.constexpr, keys_in_rows: tl.constexpr):
 
 
 X = torch.empty(64, 64, dtype=torch.float16, device="meta")
-jobs = [(dv_kernel, {"Q": X, "K": X, "dO": X, "dV": X, "B": 64, "keys_in_rows": keys_in_rows}, 90) for keys_in_rows in (False, True)]
-stores = {name: gpu.ptx.count("stmatrix") + gpu.ptx.count("st.shared") for name, gpu in zip(("Q K^T", "K Q^T"), compile_all(jobs), strict=True)}
+jobs = [(dv_kernel, {"Q": X, "K": X, "dO": X, "dV": X, "B": 64, "keys_in_rows": turned}, 90) for turned in (False, True)]
+stores = {name: gpu.ptx.count("stmatrix") + gpu.ptx.count("st.shared")
+          for name, gpu in zip(("Q K^T", "K Q^T"), compile_all(jobs), strict=True)}
 print("instructions that store to shared memory:", stores)
 compare("the product that needs no transposing", my_product, min(stores, key=stores.get), reasons={
     "Q K^T": "Q K^T? P has queries in rows. Its transpose is wanted from other threads than those that hold it."})
 
 # %% [markdown]
-# (The stores that both need bring $Q_i$, $K_j$ and $dO_i$ to shared memory.) Step through the threads of a warp, and compare the red frames with the blue cells.
-
-# %%
-from flashlab_course.player.layouts import play_layouts
-
-play_layouts()
-
-# %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# $K_j Q_i^\top$ has the same numbers as $S_{ij}^\top$, with keys in rows. $Q_i$ is transposed while it is read from shared memory, which costs nothing.
+# $K_j Q_i^\top$ has the same numbers as $S_{ij}^\top$, with keys in rows. The stores that both need bring $Q_i$, $K_j$ and $dO_i$ to shared memory. $Q_i$ is transposed while it is read from shared memory, which costs nothing.
 #
 # </details>
 #
@@ -153,7 +153,7 @@ play_layouts()
 #
 # ### Causal: where the loop starts
 #
-# The forward stops early. `dkdv` starts late, because *late* queries see key block $j$. **Predict** the first query block that key block $j = 3$ needs, for $B_c = 128$, $B_r = 64$ and $N_q = N_k$. (Blocks count from 0.)
+# The forward stops early. `dkdv` starts late, because *late* queries see key block $j$. **Predict** the first query block that key block $j = 3$ needs, for $B_c = 128$, $B_r = 64$ and $N_q = N_k$.
 
 # %%
 my_start = None
@@ -189,7 +189,7 @@ reveal("ex11_dkdv")
 replay("ex11_dkdv")
 
 # %% [markdown]
-# *This shows our solution of the exercise.* `dkdv_kernel` in [flashlab/kernels/fa2_backward.py](../flashlab/kernels/fa2_backward.py) has one loop over pairs (head of the group, query block). Here is the whole backward pass beside chapter 08's second rung:
+# `dkdv_kernel` in [flashlab/kernels/fa2_backward.py](../flashlab/kernels/fa2_backward.py) has one loop over pairs (head of the group, query block). Do all three gradients agree with chapter 08's second rung?
 
 # %%
 Q, K, V, dO = (torch.randn(1, 1, 96, 16, device=device) for _ in range(4))
@@ -210,7 +210,8 @@ for name, mine, theirs in zip(("dQ", "dK", "dV"), grads, rung, strict=True):
 
 # %%
 @triton.jit
-def dq_kernel(Q, K, V, dO, L_log2, D, dQ, scale, N_k, d: tl.constexpr, B_r: tl.constexpr, B_c: tl.constexpr, masked: tl.constexpr):
+def dq_kernel(Q, K, V, dO, L_log2, D, dQ, scale, N_k,
+              d: tl.constexpr, B_r: tl.constexpr, B_c: tl.constexpr, masked: tl.constexpr):
     rows, col = tl.program_id(0) * B_r + tl.arange(0, B_r), tl.arange(0, d)
     Q_i, dO_i = tl.load(Q + rows[:, None] * d + col), tl.load(dO + rows[:, None] * d + col)   # (B_r, d)
     L_i, D_i = tl.load(L_log2 + rows), tl.load(D + rows)                                      # (B_r,)
@@ -281,7 +282,7 @@ figures.bars({f"{row['dtype']}{', causal' * row['causal']}": row["rms"] for row 
 # %% [markdown]
 # ### Dropout that nobody stores
 #
-# Chapter 05 drew the mask from a generator whose state changes with each draw, so the order of the tiles mattered. A **counter-based** generator has no state: a random number is a function of a seed and a counter, $u = f(\text{seed}, c)$. Take the weight's place in $P$ as the counter.
+# Chapter 05 drew the mask from a generator whose state changes with each draw, so the order of the tiles mattered. The kernels call `tl.rand(seed, place)`, with the weight's place in $P$.
 #
 # **Predict.** Which of "seed", "tile sizes", "order of the programs" and "number of warps" must agree between forward and backward?
 
@@ -309,6 +310,12 @@ figures.matrices({"tiles of 16 × 64": masks[0], "tiles of 32 × 16": masks[1]},
                  "Measured here: 64 queries, 64 keys. Blue: kept.", "key", "query")
 
 # %% [markdown]
+# <details><summary><b>Why?</b> (after the comparison)</summary>
+#
+# `tl.rand` is a **counter-based** generator. It has no state: the number is a function of seed and place.
+#
+# </details>
+#
 # **Your turn** ([exercises/ex11_dropout.py](../exercises/ex11_dropout.py), 20 minutes). Go back through one tile: which $P$ meets $V$, which $P$ is in the softmax's gradient, and what happens to $dP$?
 
 # %%
@@ -340,9 +347,12 @@ for seed in (7, 8):
 #
 # ### A tiny language model
 #
-# The model learns a nursery rhyme letter by letter. Its attention is an argument; all else is equal, even the random numbers.
+# Chapter 15's GPT, here with two layers, learns a nursery rhyme letter by letter. Its attention is an argument; all else is equal, even the random numbers.
 
 # %%
+from flashlab_course import gpt
+from flashlab_course.gpt.train import train_step
+
 PARTS = [("malt", "lay in"), ("rat", "ate"), ("cat", "killed"), ("dog", "worried"), ("cow with the crumpled horn", "tossed"),
          ("maiden all forlorn", "milked"), ("man all tattered and torn", "kissed")]
 verse = "the house that Jack built"
@@ -350,60 +360,22 @@ rhyme = f"This is {verse}.\n"
 for who, did in PARTS:
     verse = f"the {who}\nthat {did} {verse}"
     rhyme += f"\nThis is {verse}.\n"
-alphabet = sorted(set(rhyme))
-letters = torch.tensor([alphabet.index(c) for c in rhyme], device=device)
-print(f"{len(rhyme)} characters, {len(alphabet)} different ones; blind guessing costs {torch.tensor(float(len(alphabet))).log():.2f} nats a character")
-
-# %%
-nn, WINDOW, WIDTH = torch.nn, 64, 96
+print(f"{len(rhyme)} characters: {rhyme[:60]!r} ...")
 
 
-class Block(nn.Module):
-    def __init__(self, attend):
-        super().__init__()
-        self.attend, self.norm, self.norm_2 = attend, nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.qkv, self.mix = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.mlp = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
-
-    def forward(self, x):                                                        # (batch, N, width)
-        Q, K, V = self.qkv(self.norm(x))[:, None].chunk(3, dim=-1)               # (batch, 1, N, width) each: one head
-        x = x + self.mix(self.attend(Q, K, V)[:, 0])
-        return x + self.mlp(self.norm_2(x))
-
-# %%
-class TinyGPT(nn.Module):
-    def __init__(self, attend):
-        super().__init__()
-        torch.manual_seed(0)
-        self.letters, self.places = nn.Embedding(len(alphabet), WIDTH), nn.Embedding(WINDOW, WIDTH)
-        self.blocks = nn.Sequential(Block(attend), Block(attend))
-        self.head = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, len(alphabet)))
-
-    def forward(self, tokens):                                                   # (batch, N) -> (batch, N, letters)
-        return self.head(self.blocks(self.letters(tokens) + self.places.weight[: tokens.shape[1]]))
-
-# %%
 def train(attend, steps):
     """The trained model, and the loss of each step."""
-    model, losses, draw = TinyGPT(attend).to(device), [], torch.Generator().manual_seed(1)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3)
-    for _ in range(steps):
-        start = torch.randint(len(letters) - WINDOW - 1, (4, 1), generator=draw)
-        window = letters[start.to(device) + torch.arange(WINDOW + 1, device=device)]
-        loss = nn.functional.cross_entropy(model(window[:, :-1]).flatten(0, 1), window[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return model, losses
+    model = gpt.GPT(gpt.Shape(layers=2, width=96, heads=3, kv_heads=3), attend).to(device)
+    optimizer, draw = torch.optim.AdamW(model.parameters(), lr=4e-3), torch.Generator().manual_seed(1)
+    pieces = (gpt.windows(gpt.encode(rhyme), 4, 64, draw) for _ in range(steps))
+    return model, [train_step(model, optimizer, piece.to(device)).item() for piece in pieces]
 
 # %% [markdown]
 # Four attentions train it: PyTorch's own (SDPA); ours; ours on Triton's kernels, for a few steps if interpreted; and one with a mistake made on purpose, which leaves $D$ out of the backward pass. Once `ex11_dkdv` passes, yours is the fifth.
+#
+# **Predict.** Here is the mistake. Which of $dQ$, $dK$ and $dV$ does it make wrong?
 
 # %%
-from torch.nn.functional import scaled_dot_product_attention
-
-
 class WithoutD(torch.autograd.Function):
     @staticmethod
     def forward(ctx, Q, K, V):
@@ -418,26 +390,54 @@ class WithoutD(torch.autograd.Function):
         dS = P * (dO @ V.mT) * Q.shape[-1]**-0.5                                 # should be P * (dP - D)
         return dS @ K, dS.mT @ Q, P.mT @ dO
 
+
+my_wrong = None     # for example "dQ and dV"
+
 # %%
-flash = lambda Q, K, V, **options: flashlab.flash_attention(Q, K, V, causal=True, **options)
-runs = {"SDPA": (lambda Q, K, V: scaled_dot_product_attention(Q, K, V, is_causal=True), 150), "flash_attention": (flash, 150),
-        f"Triton, {how}": (lambda Q, K, V: flash(Q, K, V, backend="triton"), 2 if interpreted() else 150),
-        "D left out": (WithoutD.apply, 150)}
+Q, K, V, dO = (torch.randn(1, 1, 48, 16, device=device) for _ in range(4))
+inputs = [T.requires_grad_() for T in (Q, K, V)]
+grads = torch.autograd.grad(WithoutD.apply(*inputs), inputs, dO)
+truth = gradients(*(T.detach() for T in inputs), dO, causal=True)
+off = {name: max_error(mine, true) for name, mine, true in zip(("dQ", "dK", "dV"), grads, truth, strict=True)}
+print("off by", {name: f"{error:.0e}" for name, error in off.items()})
+compare("gradients wrong without D", my_wrong, {name for name, error in off.items() if error > 1e-3})
+
+# %% [markdown]
+# Now train. At which step does the wrong curve leave the others, and at which does it turn?
+
+# %%
+flash = lambda Q, K, V, causal=True, **options: flashlab.flash_attention(Q, K, V, causal=causal, **options)
+runs = {"SDPA": (gpt.ATTENTIONS["SDPA math"], 150), "flash_attention": (flash, 150),
+        f"Triton, {how}": (lambda Q, K, V, causal: flash(Q, K, V, backend="triton"), 2 if interpreted() else 150),
+        "D left out": (lambda Q, K, V, causal: WithoutD.apply(Q, K, V), 150)}
 for own in yours.implementations("backward").values():         # once ex11_dkdv passes
-    runs["your dK and dV"] = (lambda Q, K, V, own=own: own(Q, K, V, True)[0], 2 if interpreted() else 150)
+    runs["your dK and dV"] = (lambda Q, K, V, causal, own=own: own(Q, K, V, True)[0], 2 if interpreted() else 150)
 models, losses = {}, {}
 for name, (attend, steps) in runs.items():
     models[name], losses[name] = train(attend, steps)
 off = abs(losses["flash_attention"][-1] - losses["SDPA"][-1])
 print(f"the last losses of SDPA and flash_attention are {off:.1e} apart")
-figures.curves({name: dict(enumerate(values)) for name, values in losses.items()}, "“D left out” looks right for many steps, and then turns round",
+figures.curves({name: dict(enumerate(values)) for name, values in losses.items()}, f"The losses of {len(runs)} attentions",
                f"Measured here: {len(rhyme)} characters, 2 layers, float32, AdamW, 4 windows of 64 a step.", "step", "loss (nats a character)",
                ylim=(0, None))
 
 # %% [markdown]
-# The wrong curve falls like the others for dozens of steps, without any error, before it turns. Without a second curve you would blame the learning rate.
+# The wrong curve falls like the others at first, without any error. Without a second curve you would blame the learning rate. What has each model learned?
+
+# %%
+for name in ("flash_attention", "D left out"):
+    written = gpt.generate(models[name], gpt.encode("This is ")[None].to(device), 80, cached=False)
+    print(f"{name}: {gpt.decode(written[0])!r}")
+
+# %% [markdown]
+# **Change this and run again.** Another mistake: $D$ is there, but $dK$ lacks the scale.
 #
-# **Change this and run again.** Set `dropout_p=0.1` in `flash` (on a CPU only the Triton backend has it, so take few steps), or leave $\tau$ out of $dK$ instead of $D$ out of $dS$. `torch.manual_seed` makes a run with dropout repeatable; on a GPU the fastest kernels also need `deterministic=True` (chapter 12).
+# ```python
+# dS = P * (dO @ V.mT - (P * (dO @ V.mT)).sum(-1, keepdim=True))
+# return dS @ K * Q.shape[-1]**-0.5, dS.mT @ Q, P.mT @ dO
+# ```
+#
+# Or set `dropout_p=0.1` in `flash` (on a CPU only the Triton backend has it, so take few steps).
 #
 # **Takeaway.** A falling loss proves nothing about a gradient. Check gradients against float64.
 #
@@ -457,27 +457,24 @@ for ((kernel, *_), B_r, B_c, warps), gpu in zip(choices, compile_all(jobs), stri
 figures.compiled_kernels(rows)
 
 # %% [markdown]
-# **Takeaway.** Registers limit the tile size of a backward kernel long before shared memory does.
+# **Takeaway.** A backward kernel fills its registers first: `dkdv` has all 255 in use at every one of these tiles, and shared memory to spare.
 #
 # ### On a GPU
 #
 # The backward counts 2.5 times the operations of the forward: five products for two. These kernels compute seven, so they could reach at most five sevenths of a matrix product's speed.
 
 # %%
-from flashlab_course.bench import load_results, where
+from flashlab_course.bench import load_results
 
 recorded = load_results("backward_h200")
-at = {row["implementation"]: row for row in recorded["rows"] if (row["d"], row["N"], row["causal"]) == (128, 4096, True)}
-ratio = at["sdpa_flash"]["ms"] / at["fa2_triton_backward"]["ms"]
-print(f"recorded on {where(recorded)}: {ratio:.2f} times SDPA flash at d = 128, N = 4096, causal")
 figures.benchmark(recorded, "tflops", causal=True, focus="fa2_triton_backward")
 
 # %% [markdown]
-# cuDNN's kernel is faster still, and so is the last one of chapter 12. [Chapter 16](16_benchmarks.ipynb) compares their memory.
+# The last kernel of chapter 12 is faster. [Chapter 16](16_benchmarks.ipynb) compares the memory.
 #
 # ### An open question
 #
-# The losses of two correct attentions drift slowly apart. Does the difference ever stop growing? How would you tell a harmless difference of rounding from a small mistake in a gradient, if all you had were two loss curves?
+# The losses of two correct attentions drift slowly apart. How would you tell a harmless difference of rounding from a small mistake in a gradient, if all you had were two loss curves?
 
 # %% [markdown]
 # ## Sources
