@@ -11,7 +11,7 @@
 #
 # **You will be able to** explain a Hopper kernel line by line, run its signals on a simulator, find its deadlocks, and change it so that it still compiles and is right.
 #
-# **You need** chapters 06 and 12. · **Ten sittings** of 25 to 45 minutes, 6 hours and 15 minutes in all, with seven exercises · **runs on** CPU or GPU; Triton, so Linux
+# **You need** chapters 06 and 12. · **Eleven sittings** of 25 to 45 minutes, 6 hours and 55 minutes in all, with seven exercises · **runs on** CPU or GPU; Triton, so Linux
 #
 # In chapter 12 the compiler decides when a tile is copied and when a product is waited for. Here the kernel decides, in Gluon, the language below Triton. Six rungs lead to the Hopper kernel, one idea a rung.
 
@@ -237,6 +237,9 @@ show(hopper_words.mbarriers, hopper_words.fetch)
 # | `tma.store` | one elected thread | before it, after `fence` |
 # | `tma.store_wait` | the thread that issued the store | after it |
 # | `gl.store(L, ...)` | one of the four threads that hold a row | no |
+# | `mbarrier.init` | one elected thread | after all of them |
+# | `gl.atomic_add` | the warp's first thread; all 32 get the result | after it |
+# | `lay_down`, `look_at` | every thread writes, or reads, the same number | no |
 #
 # </details>
 #
@@ -661,7 +664,7 @@ for name, lines in {"as it is": [], "moved": moved}.items():
     print(" " * 9, outcome(hopper_overlap, lines))
 
 # %% [markdown]
-# Both are right. With the wait for $K$ at the head, the assembler has pulled the wait for $O$ above the exponentials, and the overlap is gone. It did not pull it across an `mbarrier.wait`: seen in this compile, promised by nobody. Sitting 9 shows what that costs, as *both products before the softmax*.
+# Both are right. With the wait for $K$ at the head, the assembler has pulled the wait for $O$ above the exponentials, and the overlap is gone. It did not pull it across an `mbarrier.wait`: seen in this compile, promised by nobody. Sitting 10 shows what that costs, as *both products before the softmax*.
 #
 # **Takeaway.** Issue a product as early, and wait for it as late as you can. Only the machine code shows whether it stays so.
 #
@@ -669,7 +672,7 @@ for name, lines in {"as it is": [], "moved": moved}.items():
 #
 # ## Sitting 7 · Take turns (35 minutes)
 #
-# Two consumers may ask for products at the same moment, and then compute exponentials together. The fifth rung makes them alternate, with *named barriers*: a program has sixteen, which count threads. `arrive` counts and goes on; `sync` counts and waits until enough threads have come. Gluon has no word for them, so they are assembly: `$1` is the barrier, `$2` the number of threads. `is_pure=False`: the compiler must not drop a line whose result nobody uses.
+# Two consumers may ask for products at the same moment, and then compute exponentials together. The fifth rung makes them alternate, with *named barriers*: a program has sixteen, which count threads. `arrive` counts and goes on; `sync` counts and waits until enough threads have come. Gluon has no word for them, so they are assembly: `$1` is the barrier, `$2` the number of threads. `"=r,r,r"`: one result and two operands, in registers of 32 bits. `pack=1`: one number at a time. `is_pure=False`: the compiler must not drop a line whose result nobody uses.
 
 # %%
 show(hopper_words.sync, hopper_words.arrive)
@@ -802,7 +805,7 @@ said = compare("when the last SM is done", my_ends, unit="blocks", reasons={6: "
 # A counter in HBM does the second: a producer that needs a tile adds one to it. The answer takes a while to come back, so the producer asks for the next tile before it loads this one. It lays the tile's number down beside $Q$.
 
 # %%
-print(excerpt(hopper_persistent.producer, "while tile < how_many", "n, turn, tile"))
+print(excerpt(hopper_persistent.producer, "while tile < how_many", "lay_down"))
 
 # %% [markdown]
 # A program's first tile is its own number, `program_id`; the counter hands out the others. `n` counts the blocks of all tiles so far, because the rings go on where the tile before has left them. $Q$ has one slot, so there `turn`, the number of tiles, gives the phase.
@@ -823,7 +826,7 @@ play_warps(simulate(warp_programs.last_rung(slots=2, ends=[3, 1, 2])))     # til
 # %% [markdown]
 # ### Which tile when
 #
-# Long tiles come first, so that no SM begins a long one last. One head has few long tiles, so several heads go side by side: `together`, as many as have their $K$ and $V$ in the L2 cache. Four heads of two tiles, two heads at a time, as (head, row, blocks):
+# Long tiles come first, so that no SM begins a long one last. One head has few long tiles, so several heads go side by side: `together`, as many as have their $K$ and $V$ in the L2 cache. `heads_together` takes a divisor of the number of heads, so no group is short. A group has `together * blocks` tiles; the remainder of a tile's number by `together` is its head in the group. Four heads of two tiles, two heads at a time, as (head, row, blocks):
 
 # %%
 with changed(hopper_persistent) as on_the_cpu:
@@ -855,7 +858,153 @@ reveal("ex12b_slots")
 #
 # *End of sitting 8.*
 #
-# ## Sitting 9 · Measure it, change it (40 minutes)
+# ## Sitting 9 · The whole kernel, line by line (40 minutes)
+#
+# Here is the last rung from its first buffer to its last wait. The cells above have shown what it calls: `fetch_when_free` (sitting 4), `issue_scores` (sitting 7), `lay_down`, `look_at`, `place` and `launch` (sitting 8).
+#
+# ### Buffers, barriers, jobs
+
+# %%
+print(excerpt(hopper_persistent.KERNEL, "def hopper_persistent_kernel", "of all but the first"))
+
+# %% [markdown]
+# | lines | what they do |
+# |---|---|
+# | `Q_s` to `O_s` | $Q$ and $O$ have a place for each consumer, $K$ and $V$ have `SLOTS` places |
+# | `number` | four bytes for the tile's number. `1, 1, 1` means no swizzle, `[0]` is its only axis |
+# | `full`: one arrival | `expect` is that arrival. There is a `Q_full` for each consumer: each waits for its own rows only |
+# | `mbarriers(1, CONSUMERS)` | `Q_free`: two arrivals, one barrier, because the producer overwrites both parts of $Q$ and the number at once |
+# | `warp_specialize` | who runs what, with how many warps and registers (sitting 5). `num_warps`, 4, is an option of the launch; these are consumer 0's |
+#
+# **Who makes the new barriers visible?** The kernel has no line for it. This is the PTX from the last `init` on, and the PTX of `atomic_add`:
+
+# %%
+ptx = [line.strip() for line in compiled(hopper_persistent, 128).ptx.splitlines() if not line.strip().startswith((".loc", "//", "$"))]
+inits = [n for n, line in enumerate(ptx) if "mbarrier.init" in line]
+atom = next(n for n, line in enumerate(ptx) if "atom.global" in line)
+print(len(inits), "barriers, the last:", *ptx[inits[-1] : inits[-1] + 3], "", *ptx[atom - 3 : atom + 5], sep="\n")
+print("\nfences:", [(word, sum(word in line for line in ptx)) for word in ("fence.proxy.async", "fence.mbarrier_init")])
+
+# %% [markdown]
+# - One elected thread makes all barriers. Then all warps of the program meet at `barrier.sync 1`, where consumer 1 and the producer have waited for their jobs. So all threads see the barriers.
+# - No fence for TMA stands there. The two `fence.proxy.async` are the consumers' `fence()` before they store $O$; `fence.mbarrier_init` is not used.
+# - `@%p…` is a predicate: only the warp's first thread adds. It puts the old value into shared memory, and all 32 read it there. So the counter grows by one.
+#
+# ### The producer
+
+# %%
+show(hopper_persistent.producer)
+
+# %% [markdown]
+# | lines | what they do |
+# |---|---|
+# | `head // group * N` | `group` query heads share a key head, which begins in this row of $K$ and $V$ |
+# | `end - 1 - j`, `n + j` | keys come from last to first; the rings count on |
+# | the last `wait(Q_free)` | both consumers have read the last number |
+# | `lay_down(number, -1)` | no more tiles |
+# | `mbarrier.arrive(Q_full…)` | so far `expect` was the one arrival of each phase. Now nothing is fetched, so the producer arrives by hand |
+#
+# ### A consumer's tile: before the loop
+
+# %%
+print(excerpt(hopper_persistent.attend, "def attend", "pred=end > 1"))
+
+# %% [markdown]
+# | lines | what they do |
+# |---|---|
+# | `n % SLOTS`, `n // SLOTS % 2` | the tile's first block is the rings' block `n`: its slot and parity |
+# | the first $S$ | no $O$ runs beside it. It is the tile's last block, the only one with a mask |
+# | `pred=end > 1` | a tile of one block has no second $K$. The next $K$ in the ring belongs to the next tile, and comes only after $Q$ is free |
+#
+# ### The loop and its end
+
+# %%
+print(excerpt(hopper_persistent.attend, "for j in range(n + 1", "return scaled_rows"))
+
+# %% [markdown]
+# | lines | what they do |
+# |---|---|
+# | `wait(V_full…)` between two products | $S$ needs no $V$, so it is already under way while this waits |
+# | `wgmma_wait(1)`, then `release(K_free…)` | $S$ is there, so $K$ has been read |
+# | `release(Q_free…)` | the last $S$ is there: the next $Q$ may come while the last product for $O$ runs |
+# | `n + end - 1` | the tile's last block, whose $V$ is still to be multiplied |
+# | `scaled_rows(O_i, 1 / l_i)` | the one division; $L$ leaves in base 2 |
+#
+# ### A consumer's loop over tiles
+
+# %%
+show(hopper_persistent.consumer)
+
+# %% [markdown]
+# | lines | what they do |
+# |---|---|
+# | `wait(Q_full.index(me), turn % 2)` | tile number `turn` ends phase `turn`: its $Q$ is there, and its number |
+# | `place(…)` | the same call as the producer's, so both know the same tile |
+# | `first_row += me * ROWS` | consumer 1 has the lower 64 rows |
+# | `tma.store_wait(0)` before `O_s…store` | TMA may read the tile before during all of `attend`. Only now is its place needed |
+# | the last `tma.store_wait(0)` | the program may not end before TMA has read the last $O$ |
+#
+# ### Do you know it?
+#
+# **Predict** what each of these changes does on the CPU threads: “hangs”, “wrong” or “ok”?
+
+# %%
+my_five = {
+    "no arrivals at Q_full at the end": None,
+    "no pred=end > 1": None,
+    "no first_row += me * ROWS": None,
+    "K released before wgmma_wait(1)": None,
+    "V released before wgmma_wait(0)": None,
+}
+
+# %%
+RELEASE_K, RELEASE_V = "        release(K_free.index(slot))\n", "        release(V_free.index(before))\n"
+WAIT_S = "        S = wgmma_wait(1, deps=[S])                    # S is there, O's product still runs\n"
+WAIT_O = "        O_i = wgmma_wait(0, deps=[O_i])\n"
+five = dict(zip(my_five, [
+    ("        mbarrier.arrive(Q_full.index(me), count=1)", "        pass"),
+    (", pred=end > 1)", ")"),
+    ("        first_row += me * ROWS\n", ""),
+    (WAIT_S + RELEASE_K, RELEASE_K + WAIT_S),
+    (WAIT_O + RELEASE_V, RELEASE_V + WAIT_O)], strict=True))
+
+# %%
+became = {name: outcome(hopper_persistent, [pair]) for name, pair in five.items()}
+in_a_word = {name: "ok" if words.startswith("ok") else "hangs" if "deadlock" in words else "wrong" for name, words in became.items()}
+said = compare("what a changed line does", my_five, in_a_word)
+
+# %% [markdown]
+# What happened, the first line of each:
+
+# %%
+for name, words in became.items():
+    print(f"{name}:\n    {words.splitlines()[0]}")
+
+# %% [markdown]
+# <details><summary><b>Why?</b> (after the comparison)</summary>
+#
+# - Without the arrivals, the consumers wait for a phase of `Q_full` that nobody ends.
+# - Without `pred`, a consumer waits for the next tile's $K$, and the producer for `Q_free` before it.
+# - Without `first_row`, both consumers write to the same rows.
+# - $K$ may be released early *because of the producer's order*. Before it overwrites $K_j$ it fetches $V_{j+1}$, whose slot is free only after $V_{j-1}$ has been read. That is behind the wait for $S_j$. Nothing protects $V$ in this way.
+#
+# </details>
+#
+# On the host:
+#
+# | words | meaning |
+# |---|---|
+# | `programs_at_a_time(Q, 8)` | its rule is eight warps on an SM; a program has at least eight, so each SM gets one |
+# | `B_r=None, B_c=None` | the caller of `checked_forward` asks for no tile sizes: they are fixed |
+# | `positive_scale` | a negative scale moves to $Q$: otherwise the largest score would become the smallest |
+# | `operator.index(size)` | the plain number in a `gl.constexpr` |
+# | `described(…)` | TMA's descriptor: a matrix, its tile and its swizzle |
+#
+# **Takeaway.** Each line of the kernel computes, asks a unit for work, or says who may go on.
+#
+# *End of sitting 9.*
+#
+# ## Sitting 10 · Measure it, change it (40 minutes)
 #
 # ### Which idea carries how much?
 #
@@ -997,9 +1146,9 @@ judge(hopper_persistent, MY_LINES, 64, 128)
 #
 # **Takeaway.** Without a GPU one can find most wrong changes, and see whether a kernel fits. Whether it is right under every timing, and whether it is faster, only a GPU shows. (On a Hopper GPU, `python -m flashlab bench hopper` times this chapter's kernels.)
 #
-# *End of sitting 9.*
+# *End of sitting 10.*
 #
-# ## Sitting 10 · Backwards (25 minutes)
+# ## Sitting 11 · Backwards (25 minutes)
 #
 # The backward kernel, `flashlab/operator/hopper_backward.py`, is built from the same parts. A program owns a block of keys and walks query tiles of 64 rows. It has a producer, two or three consumers with 64 keys each, and a third kind of warp, the *adder*.
 #
