@@ -48,6 +48,7 @@ MISTAKES = {                           # rung, a line, what stands in its place,
                              "        n, turn = 0, turn + 1\n        mb", ""),
     "Q is never freed": ("persistent", "    release(Q_free.index(0))\n", "", "producer waits for Q_free[0]"),
     "no last number": ("persistent", "    lay_down(number, -1) ", "    pass ", ""),
+    "an error in a line": ("turns", "K_s.index(0))])", "K_s.index(2))])", "with size 2, in\n"),
     "S is used before it is there": ("ring", "        S = wgmma_wait(0, deps=[S])\n", "", "nobody has waited for"),
 }
 

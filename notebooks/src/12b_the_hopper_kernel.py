@@ -57,7 +57,7 @@ rungs = dict.fromkeys(["fa2_tma_forward", *(one.name for one in HOPPER_RUNGS), "
 figures.speeds_beside(recorded, rungs, "sdpa_cudnn")
 
 # %% [markdown]
-# At $d = 128$ the first two rungs are slower than the compiler's kernel, and the last two are faster at every size. At $d = 64$ the rungs after the ring gain 4 % at most.
+# At $d = 128$ the first two rungs are slower than the compiler's kernel, and the last two are faster at every size. At $d = 64$ the rungs after the ring gain at most 4 % over the compiler's kernel.
 #
 # ## Sitting 1 · Copies that report back (45 minutes)
 #
@@ -302,7 +302,9 @@ for name, program, slots in [("the rung, two slots", warp_programs.in_step, 2), 
     print(name, simulate(ring_of(program, slots), threads={"all warps": 256}, unsteady=False).now, "cycles of the model")
 
 # %% [markdown]
-# Now change the kernel itself. `outcome` changes lines of a rung's file, given as pairs (old text, new text). It runs the kernel's own lines on the CPU, with a Python thread for each warpgroup, and compares with float64. If it is right, `judge` also compiles it for an H100; no GPU is needed.
+# Now change the kernel itself. `outcome` changes lines of a rung's file, given as pairs (old text, new text). It runs the kernel's own lines on the CPU, with a Python thread for each warpgroup, and compares with float64. If it is right, `judge` also compiles it for an H100; no GPU is needed. A call takes 10 to 25 seconds.
+#
+# Four mistakes are called right, because a warpgroup is one thread there and copies by TMA never lag behind: no `thread_barrier()`, no `fence()`, no `tma.store_wait(0)`, and a bare `mbarrier.arrive` in place of `release`.
 
 # %%
 def compiled(module, d, causal=False):                 # for an H100: 16 heads, N = 4096
@@ -323,7 +325,7 @@ def judge(module, lines, *head_dims):
     print("Passed." if good else "Not yet.")
 
 # %% [markdown]
-# **Your turn** (10 minutes). Two pairs are given: one slot, and no fetch of $K$ at the end. So the kernel hangs. Add a pair that puts the fetch where it belongs. Which line must stand before it, so that *all* warps have read the slot? (The stand-in runs the eight warps as one thread. It does not see if this line is missing.)
+# **Your turn** (10 minutes). Two pairs are given: one slot, and no fetch of $K$ at the end. So the kernel hangs. Add a pair that puts the fetch where it belongs. Which line must stand before it, so that *all* warps have read the slot? (`judge` does not see if it is missing.)
 
 # %%
 FETCH_K = "            fetch(K, [first_key + (j + SLOTS) * KEYS, 0], K_full.index(slot), K_s.index(slot))\n"
@@ -384,8 +386,6 @@ print(excerpt(hopper_ring.KERNEL, "P = gl.convert_layout", "P = gl.convert_layou
 
 # %% [markdown]
 # `DotOperandLayout(0, O_layout, 2)` says: operand 0, the left one; of a product whose result has `O_layout`; with 2 numbers in each register of 32 bits. As a left operand, a thread must hand in two neighbouring columns of every eight, in the same two rows. These are the numbers of $S$ that it already holds. So the conversion is free: two neighbours are packed into one register, and no number changes threads.
-#
-# In FP8 it is not free: a register holds four neighbouring columns, and a thread of $S$ has only two. The operator's FP8 kernel changes the order of $V$'s keys instead: a sum may be taken in any order.
 #
 # **Predict** how many exchanges (`shfl.sync.bfly` in PTX) the loop has for each block, if the conversion costs none.
 
@@ -504,7 +504,7 @@ reveal("ex12b_overwrite")
 #
 # ## Sitting 5 · Registers change hands (45 minutes)
 #
-# An SM has 65,536 registers. The program is launched with 384 threads: two consumers of 128, and the producer's warp, filled up to a warpgroup. Each thread begins with 168 registers, $65536 / 384$ rounded down to a multiple of 8. The producer needs few. With `setmaxnreg` its warpgroup keeps 24 a thread and gives the rest away.
+# An SM has 65,536 registers. The program is launched with 384 threads: two consumers of 128, and the producer's warp, filled up to a warpgroup. Each thread begins with 168 registers, $65536 / 384$ rounded down to a multiple of 8. The producer needs few. With `setmaxnreg`, which takes multiples of 8 only, its warpgroup keeps 24 a thread and gives the rest away.
 #
 # **Predict** how many registers a thread of the two consumers can have then.
 
@@ -611,7 +611,7 @@ print(excerpt(hopper_overlap.attend, "for j in range(1, end)", "O_i = scaled_row
 # What the lines rely on:
 #
 # - `wgmma_wait(1, deps=[S])` makes a tile of $S$ only. $O$'s product still writes to $O$'s registers, so $O$ is rescaled behind its own wait. Before it, `scaled_rows(O_i, alpha)` does not compile.
-# - $O$'s product also still *reads* $P$ from registers. So the new tile has a name of its own, `P_next`, and registers of its own. It becomes `P` behind the wait. The conversion there moves nothing, as in sitting 3.
+# - $O$'s product also still *reads* $P$ from registers. So the compiler gives the new tile other registers. The name `P_next` only tells you so: with `P` in its place the machine code is the same.
 # - `pred` switches a wait off: behind the last block there is no next $K$.
 # - Keys are walked from the last block to the first. A causal mask cuts only the last block of a tile. It comes before the loop, and the loop needs no mask.
 
@@ -690,13 +690,13 @@ said = compare("threads at the barrier of a turn", my_threads, reasons={
 # %% [markdown]
 # ### What turns do
 #
-# Two consumers begin together, and all tiles are there. Without turns the tensor cores take instructions of both alternately, so that the two products end together. (The machine computes one product after the other, so the program waits for both, `TOGETHER`.) Then both compute exponentials, and the tensor cores are idle. With turns, one's softmax stands beside the other's product.
+# Two consumers begin together, and all tiles are there. In the worst case the tensor cores take instructions of both alternately, and both products end together (`TOGETHER` forces that). Then both compute exponentials, and the tensor cores are idle. With turns, one's softmax stands beside the other's product. The machine finds this order by itself, too, if nothing forces the worst case: turns only make sure of it.
 
 # %%
 TURN, TOGETHER = 12, 14
 
 
-def begin_together(me, K, V, turns):
+def begin_together(me, K, V, turns, forced):
     if turns and me == 1:
         yield arrive(TURN, 256)
     for j in range(len(K.slots)):
@@ -706,23 +706,24 @@ def begin_together(me, K, V, turns):
         if turns:
             yield arrive(TURN + 1 - me, 256)
         yield wgmma_wait(0)
-        if not turns:
+        if forced:
             yield sync(TOGETHER, 256)
         yield softmax(j)
         yield wgmma(V, j, j)                           # O
     yield wgmma_wait(0)
 
 # %%
-def with_all_tiles_there(turns):
+def with_all_tiles_there(turns=False, forced=False):
     K, V = Ring("K", slots=4), Ring("V", slots=4)
     for ring in (K, V):
         for j, slot in enumerate(ring.slots):
             slot.holds = f"{ring.name} {j}"
-    return simulate({f"consumer {me}": begin_together(me, K, V, turns) for me in (0, 1)}, unsteady=False)
+    return simulate({f"consumer {me}": begin_together(me, K, V, turns, forced) for me in (0, 1)}, unsteady=False)
 
 
-figures.warps_at_work({"without turns": with_all_tiles_there(False), "with turns": with_all_tiles_there(True)},
-                      "flashlab_course.gpu.warps, 4 blocks, every computation at its mean duration.")
+orders = {"worst case, forced": with_all_tiles_there(forced=True), "nothing forced": with_all_tiles_there(),
+          "with turns": with_all_tiles_there(turns=True)}
+figures.warps_at_work(orders, "flashlab_course.gpu.warps, 4 blocks, every computation at its mean duration.")
 
 # %% [markdown]
 # **Exercise: pass the turn** ([exercises/ex12b_pass_the_turn.py](../exercises/ex12b_pass_the_turn.py), 20 minutes). When is it passed on: when the product has been issued, or when it has ended?
@@ -762,7 +763,7 @@ judge(hopper_turns, [(START, MY_START)], 128)
 # %% [markdown]
 # <details><summary><b>Answer</b></summary>
 #
-# Consumer 0 arrives where consumer 1 waits: `"    if me == 0:\n        arrive(TURN + 1, 256) "`. If the other consumer begins, it also arrives last. Nobody waits for that arrival, and named barriers end with their program.
+# Consumer 0 arrives where consumer 1 waits: `"    if me == 0:\n        arrive(TURN + 1, 256) "`. If the other consumer begins, it also arrives last. Nobody waits for that arrival. (`arrive(TURN + 1, 256)` by consumer 1 itself passes, too: a barrier counts threads, not who they are.)
 #
 # </details>
 #
@@ -839,7 +840,15 @@ with changed(hopper_persistent) as on_the_cpu:
 show(hopper_persistent.launch, hopper_words.launch_tiles)
 
 # %% [markdown]
-# `temporary` makes the counter, a zero in HBM, anew in each call. `programs_at_a_time(Q, 8)` gives each SM one program. `why_not` refuses all calls but $N_q = N_k$, a multiple of 128.
+# | words | meaning |
+# |---|---|
+# | `temporary` | makes the counter, a zero in HBM, anew in each call |
+# | `programs_at_a_time(Q, 8)` | one program on each SM: the rule is eight warps on an SM, and a program takes 8 of them or more |
+# | `positive_scale` | a negative scale moves to $Q$: otherwise the largest score would become the smallest |
+# | `operator.index(size)` | the plain number in a `gl.constexpr` |
+# | `described` | TMA's descriptor: a matrix, its tile and its swizzle |
+#
+# `hopper_persistent_forward` calls `checked_forward` with `B_r=None, B_c=None`, because its tiles are fixed, and with `why_not`, which refuses all but $N_q = N_k$, a multiple of 128.
 #
 # ### How many slots fit?
 #
@@ -860,7 +869,7 @@ reveal("ex12b_slots")
 #
 # ## Sitting 9 · The whole kernel, line by line (40 minutes)
 #
-# Here is the last rung from its first buffer to its last wait. The cells above have shown what it calls: `fetch_when_free` (sitting 4), `issue_scores` (sitting 7), `lay_down`, `look_at`, `place` and `launch` (sitting 8).
+# The last rung from its first buffer to its last wait. You have seen what it calls: `fetch_when_free` (sitting 4), `issue_scores` (sitting 7), `lay_down`, `look_at` and `place` (sitting 8).
 #
 # ### Buffers, barriers, jobs
 
@@ -870,11 +879,10 @@ print(excerpt(hopper_persistent.KERNEL, "def hopper_persistent_kernel", "of all 
 # %% [markdown]
 # | lines | what they do |
 # |---|---|
-# | `Q_s` to `O_s` | $Q$ and $O$ have a place for each consumer, $K$ and $V$ have `SLOTS` places |
 # | `number` | four bytes for the tile's number. `1, 1, 1` means no swizzle, `[0]` is its only axis |
 # | `full`: one arrival | `expect` is that arrival. There is a `Q_full` for each consumer: each waits for its own rows only |
 # | `mbarriers(1, CONSUMERS)` | `Q_free`: two arrivals, one barrier, because the producer overwrites both parts of $Q$ and the number at once |
-# | `warp_specialize` | who runs what, with how many warps and registers (sitting 5). `num_warps`, 4, is an option of the launch; these are consumer 0's |
+# | `num_warps` | an option of the launch, 4: these warps become consumer 0 |
 #
 # **Who makes the new barriers visible?** The kernel has no line for it. This is the PTX from the last `init` on, and the PTX of `atomic_add`:
 
@@ -899,9 +907,7 @@ show(hopper_persistent.producer)
 # | lines | what they do |
 # |---|---|
 # | `head // group * N` | `group` query heads share a key head, which begins in this row of $K$ and $V$ |
-# | `end - 1 - j`, `n + j` | keys come from last to first; the rings count on |
-# | the last `wait(Q_free)` | both consumers have read the last number |
-# | `lay_down(number, -1)` | no more tiles |
+# | the last `wait(Q_free)` | both consumers have read the last number; $-1$ may replace it |
 # | `mbarrier.arrive(Q_full…)` | so far `expect` was the one arrival of each phase. Now nothing is fetched, so the producer arrives by hand |
 #
 # ### A consumer's tile: before the loop
@@ -925,10 +931,8 @@ print(excerpt(hopper_persistent.attend, "for j in range(n + 1", "return scaled_r
 # | lines | what they do |
 # |---|---|
 # | `wait(V_full…)` between two products | $S$ needs no $V$, so it is already under way while this waits |
-# | `wgmma_wait(1)`, then `release(K_free…)` | $S$ is there, so $K$ has been read |
 # | `release(Q_free…)` | the last $S$ is there: the next $Q$ may come while the last product for $O$ runs |
 # | `n + end - 1` | the tile's last block, whose $V$ is still to be multiplied |
-# | `scaled_rows(O_i, 1 / l_i)` | the one division; $L$ leaves in base 2 |
 #
 # ### A consumer's loop over tiles
 
@@ -940,9 +944,7 @@ show(hopper_persistent.consumer)
 # |---|---|
 # | `wait(Q_full.index(me), turn % 2)` | tile number `turn` ends phase `turn`: its $Q$ is there, and its number |
 # | `place(…)` | the same call as the producer's, so both know the same tile |
-# | `first_row += me * ROWS` | consumer 1 has the lower 64 rows |
 # | `tma.store_wait(0)` before `O_s…store` | TMA may read the tile before during all of `attend`. Only now is its place needed |
-# | the last `tma.store_wait(0)` | the program may not end before TMA has read the last $O$ |
 #
 # ### Do you know it?
 #
@@ -973,9 +975,6 @@ became = {name: outcome(hopper_persistent, [pair]) for name, pair in five.items(
 in_a_word = {name: "ok" if words.startswith("ok") else "hangs" if "deadlock" in words else "wrong" for name, words in became.items()}
 said = compare("what a changed line does", my_five, in_a_word)
 
-# %% [markdown]
-# What happened, the first line of each:
-
 # %%
 for name, words in became.items():
     print(f"{name}:\n    {words.splitlines()[0]}")
@@ -983,22 +982,10 @@ for name, words in became.items():
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# - Without the arrivals, the consumers wait for a phase of `Q_full` that nobody ends.
 # - Without `pred`, a consumer waits for the next tile's $K$, and the producer for `Q_free` before it.
-# - Without `first_row`, both consumers write to the same rows.
 # - $K$ may be released early *because of the producer's order*. Before it overwrites $K_j$ it fetches $V_{j+1}$, whose slot is free only after $V_{j-1}$ has been read. That is behind the wait for $S_j$. Nothing protects $V$ in this way.
 #
 # </details>
-#
-# On the host:
-#
-# | words | meaning |
-# |---|---|
-# | `programs_at_a_time(Q, 8)` | its rule is eight warps on an SM; a program has at least eight, so each SM gets one |
-# | `B_r=None, B_c=None` | the caller of `checked_forward` asks for no tile sizes: they are fixed |
-# | `positive_scale` | a negative scale moves to $Q$: otherwise the largest score would become the smallest |
-# | `operator.index(size)` | the plain number in a `gl.constexpr` |
-# | `described(…)` | TMA's descriptor: a matrix, its tile and its swizzle |
 #
 # **Takeaway.** Each line of the kernel computes, asks a unit for work, or says who may go on.
 #
@@ -1030,6 +1017,12 @@ figures.speeds_beside(recorded, {f"{last}, {what}": what for what in CHANGES}, l
 # | row sums kept in parts, the loop unrolled | fewer exchanges between threads |
 #
 # At $d = 128$ the last rung is close to it, at $d = 64$ it is not. Nobody has measured the five one by one.
+#
+# <details><summary><b>Optional: three consumers at d = 64</b> (20 minutes)</summary>
+#
+# Change `CONSUMERS`, who begins, to whom the turn goes, and the jobs: `[4, 4, 1], [160, 160, 24]`. Two more things stop you. A tile now has 192 queries, but the host counts tiles of 128: `launch` needs `tiles = tiles * 2 // 3`. And $N$ must be a multiple of 192: try `outcome(hopper_persistent, MY_THREE, causal=False, N=768)`. A causal mask would need more changes, as in the next section.
+#
+# </details>
 
 # %%
 figures.speeds_beside(recorded, {last: None}, "fa2_hopper_forward")
@@ -1103,6 +1096,9 @@ print(outcome(hopper_persistent, [("SLOTS = gl.constexpr(2)", "SLOTS = gl.conste
 
 # %% [markdown]
 # The consumers wait for $K_2$ before they release the slot of $V_0$. The producer fetches $V_1$ before $K_2$, and $V_1$ needs that slot. Change only the producer's order. Begin in the simulator: `LINES` takes pairs (old text, new text) of `persistent_producer` in `flashlab_course/gpu/warp_programs.py`. The player shows the first run that goes wrong, else the last.
+
+# %%
+show(warp_programs.persistent_producer)
 
 # %%
 # Your pairs go here:
@@ -1250,6 +1246,21 @@ figures.warps_at_work({"backward": simulate(backward(3), threads=of_adder, unste
 play_warps(simulate(backward(3), threads=of_adder))
 
 # %% [markdown]
+# **Your turn** (5 minutes). Which of these changes hangs, and where? Predict, then change the cells above, one at a time: the other consumers `sync` at `DS_READY`; the adder's first `arrive` is gone.
+
+# %%
+for words in {simulate(backward(6), seed=seed, threads=of_adder).error or "50 runs, no error" for seed in range(50)}:
+    print(words.replace("; ", ";\n"))
+
+# %% [markdown]
+# <details><summary><b>Answer</b></summary>
+#
+# With `sync` nothing hangs, as all of them come; they only wait for the slowest. Without the first `arrive` the owner of tile 0 waits at `DQ_FREE` for an adder that waits at `DQ_READY` for the owner.
+#
+# Why `wgmma_wait(1)` stands before `sync`, the simulator cannot show: the wait for $dV$ gives back the registers of $P$, and $dQ$ needs registers.
+#
+# </details>
+#
 # Only the owner waits for the other consumers. The owners go round: tile $n$ belongs to consumer $n$ modulo their number. So the consumers drift apart, and one's exponentials run beside another's products. **Predict** for three consumers: which one owns the $dQ$ of query tile 7?
 
 # %%
