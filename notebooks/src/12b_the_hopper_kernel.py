@@ -40,7 +40,6 @@ from flashlab_course.bench.parts import variant
 from flashlab_course.check import check
 from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_for
 from flashlab_course.gpu import warp_programs
-from flashlab_course.gpu.occupancy import occupancy
 from flashlab_course.gpu.warps import Ring, arrive, fetch, first_error, release, simulate, softmax, sync, wait, wgmma, wgmma_wait
 from flashlab_course.lesson import changes, compare, excerpt, reveal
 from flashlab_course.lesson.stand_in import changed, outcome
@@ -232,7 +231,6 @@ show(hopper_words.mbarriers, hopper_words.fetch)
 # | `expect`, `mbarrier.arrive` | their first thread | no; `release` has a `thread_barrier()` for it |
 # | `tma.load` | one elected thread | before it |
 # | `mbarrier.wait` | every thread | no |
-# | `wgmma`, `wgmma_wait` | all four warps of each warpgroup | no |
 # | `Q_s.store`, then `fence` | every thread, for what it writes | before the store |
 # | `tma.store` | one elected thread | before it, after `fence` |
 # | `tma.store_wait` | the thread that issued the store | after it |
@@ -530,22 +528,7 @@ reveal("ex12b_registers")
 # %% [markdown]
 # ### Change it: 256 keys a block
 #
-# With larger blocks the warps wait half as often. Each thread of the first rung may have 255 registers.
-#
-# **Predict** what stops the ring of two slots with 256 keys at $d = 128$: “registers”, “shared memory”, “both” or “nothing”? $P$ takes over registers of $S$, so count 128 for $S$, 64 for $O$, and 232,448 bytes of shared memory.
-
-# %%
-my_limit = None
-
-# %%
-said = compare("what stops 256 keys in the ring", my_limit)
-
-# %% [markdown]
-# <details><summary><b>Why?</b> (after the comparison)</summary>
-#
-# $128 + 64$ registers leave room below 255. A tile has $256 \cdot 128 \cdot 2$ bytes, and the two rings hold four: 262,144 bytes, more than there are.
-#
-# </details>
+# With larger blocks the warps wait half as often. Registers suffice in the first rung: 128 for $S$, which $P$ takes over, and 64 for $O$, of 255. Shared memory has 232,448 bytes.
 #
 # **Your turn** (10 minutes). 256 keys are given. Change one more line so that the kernel passes at both head dimensions.
 
@@ -572,22 +555,7 @@ print("640 keys, no mask:", outcome(hopper_ring, MY_LARGE_RING, causal=False))
 figures.speeds_beside(recorded, {"hopper_producer_forward": None, "hopper_consumers_forward": None}, "hopper_ring_forward")
 
 # %% [markdown]
-# **Predict** how many programs of 256 threads fit into an SM's registers at 128 a thread, and how many at 132.
-
-# %%
-my_programs = {128: None, 132: None}
-
-# %%
-said = compare("programs of the ring on an SM", my_programs, reasons={2: "Twice 132 · 256 registers is more than 65,536."})
-for d, causal in itertools.product((64, 128), (False, True)):
-    ring = compiled(hopper_ring, d, causal)
-    fit = occupancy(256, ring.registers, ring.shared_bytes)
-    print(f"d = {d:3}, {'causal' if causal else 'full  '}: {ring.registers} registers, {ring.shared_bytes:,} bytes: {fit.blocks} on an SM")
-
-# %% [markdown]
-# At $d = 64$ the mask costs four registers, and with them the second program. Two programs on an SM can hide each other's waiting, as two consumers do. This may be why the ring is ahead without a mask; nobody has measured it.
-#
-# **Takeaway.** The producer gives registers to the consumers. A kernel that needs few may get a second program on each SM instead.
+# **Takeaway.** The producer gives registers to the consumers.
 #
 # *End of sitting 5.*
 #
@@ -815,7 +783,7 @@ print(excerpt(hopper_persistent.producer, "while tile < how_many", "lay_down"))
 show(hopper_persistent.lay_down, hopper_persistent.look_at, hopper_words.place)
 
 # %% [markdown]
-# `BlockedLayout([1], [32], [1], [0])` is a layout in registers: 1 number a thread, 32 threads a warp, 1 warp, along axis 0. Each thread holds a copy of the single number.
+# `BlockedLayout([1], [32], [1], [0])`: 1 number a thread, 32 threads a warp, 1 warp, along axis 0. So each thread holds a copy.
 #
 # **Why do consumers see the number?** No barrier counts its bytes. But in PTX arriving at an mbarrier is a *release*, and waiting there an *acquire*: what a thread wrote before it arrived is visible to all who have waited for that phase. The thread that arrives at `Q_full` has stored the number before. Both consumers arrive at `Q_free` after their last $S$; only then the producer stores the next number. At the end it stores $-1$, and the consumers stop.
 #
@@ -843,10 +811,9 @@ show(hopper_persistent.launch, hopper_words.launch_tiles)
 # | words | meaning |
 # |---|---|
 # | `temporary` | makes the counter, a zero in HBM, anew in each call |
-# | `programs_at_a_time(Q, 8)` | one program on each SM: the rule is eight warps on an SM, and a program takes 8 of them or more |
+# | `programs_at_a_time(Q, 8)` | one program on each SM: by its rule, an SM takes eight warps |
 # | `positive_scale` | a negative scale moves to $Q$: otherwise the largest score would become the smallest |
 # | `operator.index(size)` | the plain number in a `gl.constexpr` |
-# | `described` | TMA's descriptor: a matrix, its tile and its swizzle |
 #
 # `hopper_persistent_forward` calls `checked_forward` with `B_r=None, B_c=None`, because its tiles are fixed, and with `why_not`, which refuses all but $N_q = N_k$, a multiple of 128.
 #
@@ -894,9 +861,9 @@ print(len(inits), "barriers, the last:", *ptx[inits[-1] : inits[-1] + 3], "", *p
 print("\nfences:", [(word, sum(word in line for line in ptx)) for word in ("fence.proxy.async", "fence.mbarrier_init")])
 
 # %% [markdown]
-# - One elected thread makes all barriers. Then all warps of the program meet at `barrier.sync 1`, where consumer 1 and the producer have waited for their jobs. So all threads see the barriers.
-# - No fence for TMA stands there. The two `fence.proxy.async` are the consumers' `fence()` before they store $O$; `fence.mbarrier_init` is not used.
-# - `@%p…` is a predicate: only the warp's first thread adds. It puts the old value into shared memory, and all 32 read it there. So the counter grows by one.
+# - One elected thread makes the barriers. Then all warps meet at `barrier.sync 1`, where consumer 1 and the producer have waited for their jobs: all threads see them.
+# - No fence for TMA stands there. The two `fence.proxy.async` are the consumers' `fence()` before they store $O$.
+# - `@%p…` is a predicate: the warp's first thread adds 1, and hands the old value to all 32 through shared memory.
 #
 # ### The producer
 
@@ -1020,7 +987,7 @@ figures.speeds_beside(recorded, {f"{last}, {what}": what for what in CHANGES}, l
 #
 # <details><summary><b>Optional: three consumers at d = 64</b> (20 minutes)</summary>
 #
-# Change `CONSUMERS`, who begins, to whom the turn goes, and the jobs: `[4, 4, 1], [160, 160, 24]`. Two more things stop you. A tile now has 192 queries, but the host counts tiles of 128: `launch` needs `tiles = tiles * 2 // 3`. And $N$ must be a multiple of 192: try `outcome(hopper_persistent, MY_THREE, causal=False, N=768)`. A causal mask would need more changes, as in the next section.
+# Change `CONSUMERS`, who begins, to whom the turn goes, and the jobs: `[4, 4, 1], [160, 160, 24]`. Two more things stop you. A tile now has 192 queries, but the host counts tiles of 128: `launch` needs `tiles = tiles * 2 // 3`. And $N$ must be a multiple of 192: `outcome(hopper_persistent, MY_THREE, causal=False, N=768)`. A mask needs more, as in the next section.
 #
 # </details>
 
@@ -1261,13 +1228,7 @@ for words in {simulate(backward(6), seed=seed, threads=of_adder).error or "50 ru
 #
 # </details>
 #
-# Only the owner waits for the other consumers. The owners go round: tile $n$ belongs to consumer $n$ modulo their number. So the consumers drift apart, and one's exponentials run beside another's products. **Predict** for three consumers: which one owns the $dQ$ of query tile 7?
-
-# %%
-my_owner = None
-
-# %%
-said = compare("owner of tile 7", my_owner, reasons={7: "There are three consumers: 0, 1 and 2."})
+# Only the owner waits for the other consumers. The owners go round: tile $n$ belongs to consumer $n$ modulo their number. So the consumers drift apart, and one's exponentials run beside another's products.
 
 # %% [markdown]
 # ## Sources
