@@ -78,7 +78,6 @@ NO_FETCH = ("            fetch(K, [first_key + (j + SLOTS) * KEYS, 0], K_full.in
 FIRST = ("    if me == 1:\n        arrive(TURN, 256) ", "    if me == 0:\n        arrive(TURN + 1, 256) ")
 ANSWERS = {                            # rung, its lines, and at which d they must compile
     "the ring with one slot": (hopper_ring, [slots(1), NO_FETCH, *answer("MY_RING")], (128,)),
-    "256 keys in the ring": (hopper_ring, [keys(256), slots(1)], (64, 128)),
     "consumer 1 begins": (hopper_turns, [FIRST], (128,)),
     "256 keys in the last rung": (hopper_persistent, [keys(256), *answer("MY_LARGE")], (64,)),
     "the last rung with one slot": (hopper_persistent, [slots(1), *answer("MY_LINES")], (64, 128)),

@@ -11,7 +11,7 @@
 #
 # **You will be able to** explain a Hopper kernel line by line, run its signals on a simulator, find its deadlocks, and change it so that it still compiles and is right.
 #
-# **You need** chapters 06 and 12. · **Eleven sittings** of 25 to 45 minutes, 6 hours and 55 minutes in all, with seven exercises · **runs on** CPU or GPU; Triton, so Linux
+# **You need** chapters 06 and 12. · **Eleven sittings** of 25 to 45 minutes, 6 hours and 45 minutes in all, with seven exercises · **runs on** CPU or GPU; Triton, so Linux
 #
 # In chapter 12 the compiler decides when a tile is copied and when a product is waited for. Here the kernel decides, in Gluon, the language below Triton. Six rungs lead to the Hopper kernel, one idea a rung.
 
@@ -127,15 +127,10 @@ print(simulate({"warpgroup": without_a_wait(Ring("K", slots=1))}).error)
 my_second_wait = None
 
 # %%
-said = compare("a second wait for parity 0", my_second_wait)
+said = compare("a second wait for parity 0", my_second_wait, reasons={
+    "waits": "Tile 0 has ended phase 0, so the phase is odd. Only a wait for parity 1 blocks."})
 
 # %% [markdown]
-# <details><summary><b>Why?</b> (after the comparison)</summary>
-#
-# Tile 0 has ended phase 0, so the barrier is in phase 1, which is odd. Only a wait for parity 1 blocks.
-#
-# </details>
-#
 # **Your turn: a second tile** (5 minutes). Add four lines: fetch tile 1 into the same slot, wait for it, multiply, wait for the product. Try both parities. The simulator runs the program with 50 sets of durations. You want *50 runs, no error* and both tiles.
 
 # %%
@@ -173,13 +168,9 @@ my_slot_and_parity = [None, None]
 said = compare("slot and parity of block 5", my_slot_and_parity, reasons={1: "Block 5 is use number 2 of its slot, and 2 is even."})
 
 # %% [markdown]
-# <details><summary><b>Why?</b> (after the comparison)</summary>
+# In code: `j % slots` and `j // slots % 2`.
 #
-# $5 \bmod 2 = 1$: slot 1. Its tiles are blocks 1, 3 and 5, so block 5 is use 2, and phase 2 has parity 0. In code: `j // slots % 2`.
-#
-# </details>
-#
-# **Exercise: a ring and its phases** ([exercises/ex12b_ring.py](../exercises/ex12b_ring.py), 25 minutes). Write a producer and a consumer that share a ring. The file explains a slot's second barrier, `free`. (In `my/`, where `make lab` works, the link opens your copy; `check` reads that.)
+# **Exercise: a ring and its phases** ([exercises/ex12b_ring.py](../exercises/ex12b_ring.py), 25 minutes). Write a producer and a consumer that share a ring. The file explains a slot's second barrier, `free`.
 
 # %%
 check("ex12b_ring")
@@ -234,7 +225,6 @@ show(hopper_words.mbarriers, hopper_words.fetch)
 # | `Q_s.store`, then `fence` | every thread, for what it writes | before the store |
 # | `tma.store` | one elected thread | before it, after `fence` |
 # | `tma.store_wait` | the thread that issued the store | after it |
-# | `gl.store(L, ...)` | one of the four threads that hold a row | no |
 # | `mbarrier.init` | one elected thread | after all of them |
 # | `gl.atomic_add` | the warp's first thread; all 32 get the result | after it |
 # | `lay_down`, `look_at` | every thread writes, or reads, the same number | no |
@@ -258,15 +248,11 @@ play_warps(simulate({"all warps": warp_programs.in_step(K, V, 4)}, threads={"all
 my_earliest_place = None
 
 # %%
-said = compare("the earliest place of K's fetch", my_earliest_place)
+said = compare("the earliest place of K's fetch", my_earliest_place, reasons={
+    "wgmma": "It only issues the product, which reads the slot until the wait is over.",
+    "softmax": "It reads S from registers: by then the slot has been free for a while."})
 
 # %% [markdown]
-# <details><summary><b>Why?</b> (after the comparison)</summary>
-#
-# `wgmma` only issues the product, which reads the slot until the wait is over. The softmax reads $S$ from registers: by then the slot has been free for a while.
-#
-# </details>
-#
 # **Your turn** (5 minutes). This is the rung's program. Move the last `fetch(K, ...)` there, with an `if` of its own, and run both cells. You want *50 runs, no error*, and 27,900 cycles with one slot.
 
 # %%
@@ -485,7 +471,7 @@ said_of_it = outcome(hopper_consumers, [("mbarriers(SLOTS, CONSUMERS))\n", "mbar
 print("right:", said_of_it.startswith("ok"))
 
 # %% [markdown]
-# Each arrival ends a phase. The producer may overwrite a tile that the other consumer still reads, or the parities get out of step and the program hangs. Print `said_of_it` to see what happened in this run.
+# Each arrival ends a phase: the producer overwrites a tile that the other consumer still reads, or the parities get out of step. `said_of_it` says what happened.
 #
 # **Exercise: when may the producer overwrite?** ([exercises/ex12b_overwrite.py](../exercises/ex12b_overwrite.py), 25 minutes). Write the consumer's part: two consumers read each tile, and one may skip it.
 
@@ -500,7 +486,7 @@ reveal("ex12b_overwrite")
 #
 # *End of sitting 4.*
 #
-# ## Sitting 5 · Registers change hands (45 minutes)
+# ## Sitting 5 · Registers change hands (30 minutes)
 #
 # An SM has 65,536 registers. The program is launched with 384 threads: two consumers of 128, and the producer's warp, filled up to a warpgroup. Each thread begins with 168 registers, $65536 / 384$ rounded down to a multiple of 8. The producer needs few. With `setmaxnreg`, which takes multiples of 8 only, its warpgroup keeps 24 a thread and gives the rest away.
 #
@@ -526,30 +512,9 @@ check("ex12b_registers")
 reveal("ex12b_registers")
 
 # %% [markdown]
-# ### Change it: 256 keys a block
-#
-# With larger blocks the warps wait half as often. Registers suffice in the first rung: 128 for $S$, which $P$ takes over, and 64 for $O$, of 255. Shared memory has 232,448 bytes.
-#
-# **Your turn** (10 minutes). 256 keys are given. Change one more line so that the kernel passes at both head dimensions.
-
-# %%
-# Your pair goes behind the first:
-MY_LARGE_RING = [("KEYS = gl.constexpr(128)", "KEYS = gl.constexpr(256)")]
-judge(hopper_ring, MY_LARGE_RING, 64, 128)
-print("640 keys, no mask:", outcome(hopper_ring, MY_LARGE_RING, causal=False))
-
-# %% [markdown]
-# <details><summary><b>Answer, and what is still wrong</b></summary>
-#
-# One slot is enough: `("SLOTS = gl.constexpr(2)", "SLOTS = gl.constexpr(1)")`. It takes 163,880 bytes and 247 registers, and nothing is spilled. Sitting 2 says how to hide the copy.
-#
-# Without a mask, 640 keys come out wrong: `N // keys` in `place` drops the last 128. `why_not` would have to refuse lengths that are no multiple of 256.
-#
-# </details>
-#
 # ### What the record says
 #
-# A producer with a single consumer is no faster than the ring at any size: where the table says more than 1, the ranges of the runs overlap (pale). With two consumers the kernel is faster than the ring, except at $d = 64$ without a mask:
+# A producer with a single consumer is no faster than the ring at any size (pale: the ranges of the runs overlap). With two consumers the kernel is faster than the ring, except at $d = 64$ without a mask:
 
 # %%
 figures.speeds_beside(recorded, {"hopper_producer_forward": None, "hopper_consumers_forward": None}, "hopper_ring_forward")
@@ -587,9 +552,6 @@ print(excerpt(hopper_overlap.attend, "for j in range(1, end)", "O_i = scaled_row
 K, V = Ring("K", slots=2, readers=2), Ring("V", slots=2, readers=2)
 consumers = {f"consumer {me}": warp_programs.overlapping_consumer(K, V, 4) for me in (0, 1)}
 play_warps(simulate({"producer": warp_programs.producer(K, V, 4)} | consumers))
-
-# %% [markdown]
-# Follow one consumer: without overlap its products stand before and after its softmax, with overlap $V_{j-1}$ lies under the softmax of block $j$.
 
 # %%
 overlapping = lambda me, *rest: warp_programs.overlapping_consumer(*rest)
@@ -746,7 +708,7 @@ figures.speeds_beside(recorded, {"hopper_turns_forward": None}, "hopper_overlap_
 # %% [markdown]
 # Overlap pays at $d = 128$ and not at $d = 64$, and at $d = 128$ turns gain less than overlap. Nobody has measured why.
 #
-# **Takeaway.** A turn is passed on when the product has been issued. Whether it paid, only the record says.
+# **Takeaway.** A turn is passed on when the product has been issued.
 #
 # *End of sitting 7.*
 #
@@ -754,7 +716,7 @@ figures.speeds_beside(recorded, {"hopper_turns_forward": None}, "hopper_overlap_
 #
 # ### A counter hands out tiles
 #
-# So far a program computes one tile and ends, and nothing runs beside the next one's first copies. In the last rung one program per SM takes tile after tile. While the consumers finish one, the producer loads the next.
+# So far a program computes one tile and ends. In the last rung one program per SM takes tile after tile: while the consumers finish one, the producer loads the next.
 #
 # Causal tiles have different lengths. **Predict** for two SMs and tiles of 4, 3, 2 and 1 blocks of keys: when is the last one done if SM 0 takes the first and third and SM 1 the others, and when if whoever is free takes the next?
 
@@ -762,15 +724,10 @@ figures.speeds_beside(recorded, {"hopper_turns_forward": None}, "hopper_overlap_
 my_ends = {"fixed": None, "counter": None}
 
 # %%
-said = compare("when the last SM is done", my_ends, unit="blocks", reasons={6: "SM 1 is free after 3 blocks, and takes the tile of 2."})
+said = compare("when the last SM is done", my_ends, unit="blocks", reasons={
+    6: "SM 1 is free after 3 blocks and takes the tile of 2; SM 0 takes the tile of 1 after 4.", 5: "SM 0 has 4 + 2 blocks."})
 
 # %% [markdown]
-# <details><summary><b>Why?</b> (after the comparison)</summary>
-#
-# Fixed: SM 0 has $4 + 2 = 6$ blocks, SM 1 has $3 + 1 = 4$. With a counter SM 1 is free first, after 3 blocks, and takes the tile of 2. SM 0 takes the tile of 1 after 4. Both are done after 5.
-#
-# </details>
-#
 # A counter in HBM does the second: a producer that needs a tile adds one to it. The answer takes a while to come back, so the producer asks for the next tile before it loads this one. It lays the tile's number down beside $Q$.
 
 # %%
@@ -785,7 +742,7 @@ show(hopper_persistent.lay_down, hopper_persistent.look_at, hopper_words.place)
 # %% [markdown]
 # `BlockedLayout([1], [32], [1], [0])`: 1 number a thread, 32 threads a warp, 1 warp, along axis 0. So each thread holds a copy.
 #
-# **Why do consumers see the number?** No barrier counts its bytes. But in PTX arriving at an mbarrier is a *release*, and waiting there an *acquire*: what a thread wrote before it arrived is visible to all who have waited for that phase. The thread that arrives at `Q_full` has stored the number before. Both consumers arrive at `Q_free` after their last $S$; only then the producer stores the next number. At the end it stores $-1$, and the consumers stop.
+# **Why do consumers see the number?** No barrier counts its bytes. But in PTX arriving at an mbarrier is a *release*, and waiting there an *acquire*: what a thread wrote before it arrived is visible to all who have waited for that phase. The thread that arrives at `Q_full` has stored the number before. Both consumers arrive at `Q_free` after their last $S$; only then the producer stores the next number.
 #
 # Watch the phases: they count on from tile to tile.
 
@@ -795,7 +752,7 @@ play_warps(simulate(warp_programs.last_rung(slots=2, ends=[3, 1, 2])))     # til
 # %% [markdown]
 # ### Which tile when
 #
-# Long tiles come first, so that no SM begins a long one last. One head has few long tiles, so several heads go side by side: `together`, as many as have their $K$ and $V$ in the L2 cache. `heads_together` takes a divisor of the number of heads, so no group is short. A group has `together * blocks` tiles; the remainder of a tile's number by `together` is its head in the group. Four heads of two tiles, two heads at a time, as (head, row, blocks):
+# Long tiles come first, so that no SM begins a long one last. One head has few long tiles, so several heads go side by side: `together`, as many as have their $K$ and $V$ in the L2 cache. `heads_together` takes a divisor of the number of heads, so no group is short. `tile % together` is the head in its group. Four heads of two tiles, two heads at a time, as (head, row, blocks):
 
 # %%
 with changed(hopper_persistent) as on_the_cpu:
@@ -808,12 +765,10 @@ with changed(hopper_persistent) as on_the_cpu:
 show(hopper_persistent.launch, hopper_words.launch_tiles)
 
 # %% [markdown]
-# | words | meaning |
-# |---|---|
-# | `temporary` | makes the counter, a zero in HBM, anew in each call |
-# | `programs_at_a_time(Q, 8)` | one program on each SM: by its rule, an SM takes eight warps |
-# | `positive_scale` | a negative scale moves to $Q$: otherwise the largest score would become the smallest |
-# | `operator.index(size)` | the plain number in a `gl.constexpr` |
+# - `temporary` makes the counter, a zero in HBM, anew in each call.
+# - `programs_at_a_time(Q, 8)` gives each SM one program: by its rule, an SM takes eight warps.
+# - `positive_scale` moves a negative scale to $Q$: otherwise the largest score would become the smallest.
+# - `operator.index(size)` is the plain number in a `gl.constexpr`.
 #
 # `hopper_persistent_forward` calls `checked_forward` with `B_r=None, B_c=None`, because its tiles are fixed, and with `why_not`, which refuses all but $N_q = N_k$, a multiple of 128.
 #
@@ -874,7 +829,7 @@ show(hopper_persistent.producer)
 # | lines | what they do |
 # |---|---|
 # | `head // group * N` | `group` query heads share a key head, which begins in this row of $K$ and $V$ |
-# | the last `wait(Q_free)` | both consumers have read the last number; $-1$ may replace it |
+# | the last `wait(Q_free)` | both consumers have read the last number; $-1$, no more tiles, may replace it |
 # | `mbarrier.arrive(Q_full…)` | so far `expect` was the one arrival of each phase. Now nothing is fetched, so the producer arrives by hand |
 #
 # ### A consumer's tile: before the loop
@@ -886,8 +841,7 @@ print(excerpt(hopper_persistent.attend, "def attend", "pred=end > 1"))
 # | lines | what they do |
 # |---|---|
 # | `n % SLOTS`, `n // SLOTS % 2` | the tile's first block is the rings' block `n`: its slot and parity |
-# | the first $S$ | no $O$ runs beside it. It is the tile's last block, the only one with a mask |
-# | `pred=end > 1` | a tile of one block has no second $K$. The next $K$ in the ring belongs to the next tile, and comes only after $Q$ is free |
+# | `pred=end > 1` | a tile of one block has no second $K$. The ring's next $K$ is of the next tile, and comes only after this consumer has released $Q$: both would wait |
 #
 # ### The loop and its end
 
@@ -910,7 +864,6 @@ show(hopper_persistent.consumer)
 # | lines | what they do |
 # |---|---|
 # | `wait(Q_full.index(me), turn % 2)` | tile number `turn` ends phase `turn`: its $Q$ is there, and its number |
-# | `place(…)` | the same call as the producer's, so both know the same tile |
 # | `tma.store_wait(0)` before `O_s…store` | TMA may read the tile before during all of `attend`. Only now is its place needed |
 #
 # ### Do you know it?
@@ -949,8 +902,7 @@ for name, words in became.items():
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# - Without `pred`, a consumer waits for the next tile's $K$, and the producer for `Q_free` before it.
-# - $K$ may be released early *because of the producer's order*. Before it overwrites $K_j$ it fetches $V_{j+1}$, whose slot is free only after $V_{j-1}$ has been read. That is behind the wait for $S_j$. Nothing protects $V$ in this way.
+# $K$ may be released early *because of the producer's order*. Before it overwrites $K_j$ it fetches $V_{j+1}$, whose slot is free only after $V_{j-1}$ has been read. That is behind the wait for $S_j$. Nothing protects $V$ in this way.
 #
 # </details>
 #
@@ -973,21 +925,13 @@ figures.speeds_beside(recorded, {f"{last}, {what}": what for what in CHANGES}, l
 #
 # ### From the last rung to the operator
 #
-# The operator's kernel, `flashlab/operator/hopper_forward.py`, adds what a model needs:
+# The operator's kernel, `flashlab/operator/hopper_forward.py`, adds what a model needs: any length, windows, packed sequences. Three or four consumers fit at $d = 64$, where $O$ takes fewer registers. For `free` it has named barriers: a consumer arrives without meeting its own warps first. Its loop is unrolled, with row sums in parts.
 #
-# | what it adds | why |
-# |---|---|
-# | three or four consumers at $d = 64$ | $O$ takes fewer registers there, so more consumers fit |
-# | named barriers for `free` | a consumer arrives without meeting its own warps first |
-# | rows past the end, any $N_q$ and $N_k$ | sequences do not come in multiples of 128 |
-# | windows, packed sequences | each tile has its own first and last block of keys |
-# | row sums kept in parts, the loop unrolled | fewer exchanges between threads |
-#
-# At $d = 128$ the last rung is close to it, at $d = 64$ it is not. Nobody has measured the five one by one.
+# At $d = 128$ the last rung is close to it, at $d = 64$ it is not.
 #
 # <details><summary><b>Optional: three consumers at d = 64</b> (20 minutes)</summary>
 #
-# Change `CONSUMERS`, who begins, to whom the turn goes, and the jobs: `[4, 4, 1], [160, 160, 24]`. Two more things stop you. A tile now has 192 queries, but the host counts tiles of 128: `launch` needs `tiles = tiles * 2 // 3`. And $N$ must be a multiple of 192: `outcome(hopper_persistent, MY_THREE, causal=False, N=768)`. A mask needs more, as in the next section.
+# Change `CONSUMERS`, who begins, to whom the turn goes, and the jobs: `[4, 4, 1], [160, 160, 24]`. A tile now has 192 queries, but the host counts tiles of 128: `launch` needs `tiles = tiles * 2 // 3`. $N$ must be a multiple of 192: `outcome(hopper_persistent, MY_THREE, causal=False, N=768)`. A mask needs more, as in the next section.
 #
 # </details>
 
@@ -1050,7 +994,7 @@ judge(hopper_persistent, MY_LARGE, 64)
 #     "        S = wgmma_wait(0, deps=[issue_scores(me, Q_s.index(me), K_s.index(slot))])\n")]
 # ```
 #
-# It fits, but the table above says what the next $S$ ahead is worth. That is why the kernels stay at 128 keys.
+# It fits, but the table above says what the next $S$ ahead is worth.
 #
 # </details>
 #
@@ -1111,11 +1055,11 @@ judge(hopper_persistent, MY_LINES, 64, 128)
 #
 # *End of sitting 10.*
 #
-# ## Sitting 11 · Backwards (25 minutes)
+# ## Sitting 11 · Backwards (30 minutes)
 #
 # The backward kernel, `flashlab/operator/hopper_backward.py`, is built from the same parts. A program owns a block of keys and walks query tiles of 64 rows. It has a producer, two or three consumers with 64 keys each, and a third kind of warp, the *adder*.
 #
-# Keys lie in rows: a consumer computes $S^\top = K Q^\top$ and $dP^\top = V\,dO^\top$. So $P^\top$ and $dS^\top$ are left operands in registers, and $dV \mathrel{+}= P^\top dO$ and $dK \mathrel{+}= dS^\top Q$ take them from there. $dV$ and $dK$ stay in registers until the end.
+# Keys lie in rows: a consumer computes $S^\top = K Q^\top$ and $dP^\top = V\,dO^\top$. So $P^\top$ and $dS^\top$ are left operands in registers, and $dV \mathrel{+}= P^\top dO$ and $dK \mathrel{+}= dS^\top Q$ take them from there.
 #
 # $dQ$ of a tile is a sum over the keys of *all* consumers. They put $dS$ into shared memory, too, and one of them, the tile's *owner*, computes all of $dQ$. The adder has TMA add the finished tile to $dQ$ in HBM.
 #
@@ -1222,9 +1166,9 @@ for words in {simulate(backward(6), seed=seed, threads=of_adder).error or "50 ru
 # %% [markdown]
 # <details><summary><b>Answer</b></summary>
 #
-# With `sync` nothing hangs, as all of them come; they only wait for the slowest. Without the first `arrive` the owner of tile 0 waits at `DQ_FREE` for an adder that waits at `DQ_READY` for the owner.
+# With `sync` nothing hangs: all come, and wait for the slowest. Without the first `arrive` the owner of tile 0 waits at `DQ_FREE` for an adder that waits at `DQ_READY` for the owner.
 #
-# Why `wgmma_wait(1)` stands before `sync`, the simulator cannot show: the wait for $dV$ gives back the registers of $P$, and $dQ$ needs registers.
+# (The simulator has no registers. In the kernel `wgmma_wait(1)` stands before `sync` to give back those of $P$ before $dQ$ takes its own.)
 #
 # </details>
 #
