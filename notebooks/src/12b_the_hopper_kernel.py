@@ -651,8 +651,8 @@ def with_all_tiles_there(turns=False, forced=False):
     return simulate({f"consumer {me}": begin_together(me, K, V, turns, forced) for me in (0, 1)}, unsteady=False)
 
 
-orders = {"worst case, forced": with_all_tiles_there(forced=True), "nothing forced": with_all_tiles_there(),
-          "with turns": with_all_tiles_there(turns=True)}
+orders = {"worst case": with_all_tiles_there(forced=True), "not forced": with_all_tiles_there(),
+          "turns": with_all_tiles_there(turns=True)}
 figures.warps_at_work(orders, "flashlab_course.gpu.warps, 4 blocks, every computation at its mean duration.")
 
 # %% [markdown]
@@ -896,8 +896,8 @@ in_a_word = {name: "ok" if words.startswith("ok") else "hangs" if "deadlock" in 
 said = compare("what a changed line does", my_five, in_a_word)
 
 # %%
-for name, words in became.items():
-    print(f"{name}:\n    {words.splitlines()[0]}")
+for name, word in in_a_word.items():
+    print(f"{name}: {word}")                           # became[name] says more
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
