@@ -48,6 +48,7 @@ MISTAKES = {                           # rung, a line, what stands in its place,
                              "        n, turn = 0, turn + 1\n        mb", ""),
     "Q is never freed": ("persistent", "    release(Q_free.index(0))\n", "", "producer waits for Q_free[0]"),
     "no last number": ("persistent", "    lay_down(number, -1) ", "    pass ", ""),
+    "an error in a line": ("turns", "K_s.index(0))])", "K_s.index(2))])", "with size 2, in\n"),
     "S is used before it is there": ("ring", "        S = wgmma_wait(0, deps=[S])\n", "", "nobody has waited for"),
 }
 
@@ -77,7 +78,6 @@ NO_FETCH = ("            fetch(K, [first_key + (j + SLOTS) * KEYS, 0], K_full.in
 FIRST = ("    if me == 1:\n        arrive(TURN, 256) ", "    if me == 0:\n        arrive(TURN + 1, 256) ")
 ANSWERS = {                            # rung, its lines, and at which d they must compile
     "the ring with one slot": (hopper_ring, [slots(1), NO_FETCH, *answer("MY_RING")], (128,)),
-    "256 keys in the ring": (hopper_ring, [keys(256), slots(1)], (64, 128)),
     "consumer 1 begins": (hopper_turns, [FIRST], (128,)),
     "256 keys in the last rung": (hopper_persistent, [keys(256), *answer("MY_LARGE")], (64,)),
     "the last rung with one slot": (hopper_persistent, [slots(1), *answer("MY_LINES")], (64, 128)),

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -83,8 +84,11 @@ class Machine:
         vars(self.local).update(name=name, threads=threads, products=[])
         try:
             work()
-        except Exception as error:                     # noqa: BLE001    whatever a changed line does
+        except Mistake as error:
             self.error = self.error or error
+        except Exception as error:                     # noqa: BLE001    whatever a changed line does
+            lines = [at.line for at in traceback.extract_tb(error.__traceback__) if at.filename.endswith("variant.py")]
+            self.error = self.error or Mistake("\n    ".join([f"{type(error).__name__}: {error}, in", *lines]))
         with self.changed:
             self.running -= 1
             self.changed.notify_all()

@@ -23,11 +23,8 @@ TRUTHS = {
     "exchanges of a block": 2 * (2 + 2),
     "tiles fetched with the wrong parity": 0,
     "registers of a consumer's thread": 240,
-    "what stops 256 keys in the ring": "shared memory",
-    "programs of the ring on an SM": {128: 2, 132: 1},
     "products that may still be under way": 1,
     "threads at the barrier of a turn": 256,
     "when the last SM is done": {"fixed": 6, "counter": 5},
     "registers of S, P and O at 256 keys": 224,
-    "owner of tile 7": {1},
 }
