@@ -16,6 +16,8 @@ from flashlab.memory import Memory
 from flashlab.oracle import attention, max_error
 from flashlab.rungs.block_matmul import block_matmul, softmax_star_attention
 from flashlab.rungs.online_softmax import merge, softmax_three_pass, softmax_two_pass, softmax_weighted_sum
+from flashlab_course.lesson.predictions import REASONS
+from flashlab_course.lesson.truths import TRUTHS
 
 
 @pytest.mark.parametrize("B", [1, 5, 16, 200])
@@ -145,6 +147,12 @@ def test_a_chapter_gives_the_learner_something_to_do(source):
     code = [cell for _, cell in cells(source)]
     to_do = [cell for cell in code if TO_DO.search(cell.source)]
     assert CELLS_FOR_ONE_TO_DO * len(to_do) >= len(code), f"{len(to_do)} things to do in {len(code)} code cells"
+
+
+def test_truths_and_reasons_belong_to_predictions():
+    """Fails for one whose prediction has gone or has another name: nobody would ever read it."""
+    asked = set(re.findall(r"""compare\(\s*["'](.*?)["'],""", "".join(source.read_text() for source in SOURCES)))
+    assert (set(TRUTHS) | set(REASONS)) - asked == set()
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)

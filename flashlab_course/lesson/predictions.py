@@ -5,12 +5,14 @@ import json
 import math
 from dataclasses import dataclass
 from numbers import Number
+from pathlib import Path
 
 from flashlab_course.check import progress
 from flashlab_course.figures.colors import YOURS
 from flashlab_course.lesson.truths import TRUTHS
 
 FILE = ".predictions.json"
+REASONS = json.loads(Path(__file__).with_name("reasons.json").read_text(encoding="utf-8"))  # name: [[answer, why], ...]
 CLOSE = 0.05                   # a guess within 5 % is called close
 GIVEN = set()                  # names of the predictions that were given since the kernel started
 
@@ -62,7 +64,8 @@ def compare(name, guess, truth=None, unit="", reasons=None):
     guess    the learner's: None, a number, text, True or False; a list or dict of them as truth has, or one for all of
              it; if truth is a dict, also a function: its values at the dict's keys are the prediction
     truth    the right answer, by default that of `truths`; a set of labels, line numbers say, is compared as a set
-    reasons  {wrong answer: why one gets it}; the reason is printed below a guess that is this answer
+    reasons  {wrong answer: why one gets it}, beside those of reasons.json, which a learner does not see. The reason is
+             printed below a guess that is this answer
     A guess that was given before a restart and is None now is remembered. One emptied without a restart is forgotten.
     """
     truth = TRUTHS[name] if truth is None else truth
@@ -72,7 +75,8 @@ def compare(name, guess, truth=None, unit="", reasons=None):
     if _given(guess):
         for part, one, right in _parts(name, guess, truth):
             print(f"{part}: {_sentence(one, right, f' {unit}' if unit else '')}")
-            why = [words for answer, words in (reasons or {}).items() if _same(one, answer) and not _same(one, right)]
+            expected = [*REASONS.get(name, ()), *(reasons or {}).items()]
+            why = [words for answer, words in expected if _same(one, answer) and not _same(one, right)]
             print("\n".join(why), end="\n" if why else "")
     return Said(guess, truth)
 

@@ -175,8 +175,7 @@ my_tokens = None
 
 # %%
 largest = max(N for N in range(1, 257) if not overflow(N))
-said = compare("tokens whose scores fit into SRAM", my_tokens, largest, reasons={
-    221: "That is S alone. Q and K take room as well.", 443: "That many numbers would fit if each had one byte."})
+said = compare("tokens whose scores fit into SRAM", my_tokens, largest)
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>

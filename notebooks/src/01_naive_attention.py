@@ -117,8 +117,7 @@ my_keys_seen = None
 O_last, _ = naive_forward(Q[4:], K, V, causal=True)
 print("equal to the last two rows of before:", torch.allclose(O_last, O_causal[4:]))
 seen = torch.ones(6, 6).tril().bool()
-said = compare("keys that the first of the two last queries sees", my_keys_seen, seen[4].sum(), reasons={
-    1: "That counts from the top left. But this query is token 4, not token 0.", 4: "A token also sees itself."})
+said = compare("keys that the first of the two last queries sees", my_keys_seen, seen[4].sum())
 figures.matrices({"6 queries, 6 keys": seen, "the last 2 queries": seen[4:]},
                  "The last query sees every key, however many queries ask",
                  "Definition: query i sees key j if j ≤ i + N_k − N_q. Blue: visible.", "key j", "query i")
@@ -156,9 +155,7 @@ O_formula = torch.softmax(S, dim=-1) @ V
 O_rung, _ = naive_forward(Q, K, V, causal=True)
 print(f"NaN in the formula's result: {O_formula.isnan().sum()}, in naive_forward's: {O_rung.isnan().sum()}")
 print(f"the first row of naive_forward's result: {O_rung[0, :3].numpy()} ...")
-said = compare("NaN where two queries see no key", my_nans, O_formula.isnan().sum(), reasons={
-    64: "Each row has a softmax of its own: the last two rows are fine.",
-    4: "Those are weights. Each of them spoils a sum for every column of V."})
+said = compare("NaN where two queries see no key", my_nans, O_formula.isnan().sum())
 
 # %% [markdown]
 # **Takeaway.** An empty row is a legal input. The sum over no values is 0, so every function of this course returns $O = 0$ there.
@@ -219,9 +216,7 @@ with Memory() as mem:
     naive_forward(Q, K, V)
 print(f"modelled: {mem.other_flops / mem.matmul_flops:.1%} more operations outside the products; "
       f"at most {mem.hbm_peak // (512 * 512 * 4)} N × N matrices in HBM at the same time")
-said = compare("FLOPs of attention at N = 512", my_mflop, mem.matmul_flops / 1e6, "million", reasons={
-    33.55: "Both products count, and a multiplication and an addition are two FLOPs.",
-    16.78: "Both products count, and a multiplication and an addition are two FLOPs."})
+said = compare("FLOPs of attention at N = 512", my_mflop, mem.matmul_flops / 1e6, "million")
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
@@ -259,10 +254,7 @@ Q, K, V = (torch.randn(512, 64) for _ in range(3))
 with Memory() as moved:
     one_by_one(Q, K, V)
 crossings = (moved.read + moved.written) // 2**20
-said = compare("how often an N x N matrix crosses HBM in naive attention", my_crossings, crossings, reasons={
-    3: "Those are the stores. Each of them is loaded again.",
-    4: "That is the textbook's count, with the scale inside the product. Here the scale loads S and stores it again.",
-    8: "That is a load and a store in every line. But the first loads no N × N matrix, and the last stores none."})
+said = compare("how often an N x N matrix crosses HBM in naive attention", my_crossings, crossings)
 figures.traffic_by_op(moved)
 
 # %% [markdown]
@@ -304,9 +296,7 @@ for name, nbytes in [("naive attention", naive.traffic), ("four crossings", once
     balance = naive.matmul_flops / nbytes
     share = min(1, balance / machine)
     print(f"{name:<16} {balance:7.1f} FLOPs a byte (modelled), at most {share:.0%} of the A100's speed")
-said = compare("FLOPs a byte of naive attention", my_flops_per_byte, naive.matmul_flops / (crossings * N * N * 2), reasons={
-    42.7: "A number has two bytes.", 10.7: "That is for numbers of four bytes.",
-    32: "You left out the scale's two crossings."})
+said = compare("FLOPs a byte of naive attention", my_flops_per_byte, naive.matmul_flops / (crossings * N * N * 2))
 
 # %% [markdown]
 # The arithmetic is the same in all three lines. If $S$ and $P$ never crossed HBM, the chip would not have to wait.
@@ -386,8 +376,7 @@ with Memory() as left:
 with Memory() as right:
     values_first = Q @ (K.T @ V)
 print("the same result:", torch.allclose(scores_first, values_first, rtol=1e-3, atol=0.05))
-said = compare("FLOPs saved by moving the brackets", my_saving, left.matmul_flops / right.matmul_flops, reasons={
-    2048: "One N is gone, but it is replaced by d."})
+said = compare("FLOPs saved by moving the brackets", my_saving, left.matmul_flops / right.matmul_flops)
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>

@@ -106,9 +106,7 @@ limits = {"A100": (312.0, 1.5), "H100": (989.0, 3.35),             # TFLOP/s, TB
 for name, (tflops, tb_s) in limits.items():
     print(f"{name:>14}: {tflops:7.3g} TFLOP/s, {tb_s:6.3g} TB/s: {4 * tflops / tb_s:5.0f} operations while one float32 comes")
 print(ceiling_words)
-said = compare("operations while one float32 comes", my_operations, 4 * limits["H100"][0] / limits["H100"][1],
-               reasons={295: "295 is for one byte. A float32 has four.", 590: "590 is for a 16-bit number. A float32 has four bytes.",
-                        832: "832 is the A100's number.", 74: "You divided by four. A float32 has four bytes, so multiply."})
+said = compare("operations while one float32 comes", my_operations, 4 * limits["H100"][0] / limits["H100"][1])
 
 # %% [markdown]
 # **Takeaway.** The newer GPU has more bandwidth, but its arithmetic has grown more. A number that is loaded from HBM and used once leaves the arithmetic idle nearly all of the time.
@@ -144,9 +142,7 @@ for (op, n), event in zip(flops.items(), mem.log, strict=False):
     intensity[op] = n / (event.read + event.written)
     move, arithmetic = (event.read + event.written) / 1.5e12 * 1e6, n / 312e12 * 1e6
     print(f"{op:>8}: {intensity[op]:5.1f} FLOPs a byte; {move:5.1f} µs moving, {arithmetic:4.1f} µs computing (modelled)")
-said = compare("FLOPs for each byte", my_intensity, {op: intensity[op] for op in my_intensity},
-               reasons={64: "That is S alone. Q and K must be loaded, too.", 128: "A 16-bit number has two bytes, and Q and K are loaded, too.",
-                        2.5: "Softmax loads a score and stores a weight: four bytes.", 5: "Softmax moves four bytes for each score."})
+said = compare("FLOPs for each byte", my_intensity, {op: intensity[op] for op in my_intensity})
 
 # %% [markdown]
 # Even $QK^\top$ waits for memory: it makes a large matrix of two thin ones, and storing that matrix takes the time. Now let attention load $Q$, $K$ and $V$ once, store $O$ once, and move no $S$. Its two products still need $4 N^2 d$ FLOPs. **Predict** from which $N$ on an A100 no longer waits for memory, in 16 bits.
@@ -155,9 +151,7 @@ said = compare("FLOPs for each byte", my_intensity, {op: intensity[op] for op in
 my_corner = None     # N
 
 # %%
-said = compare("N from which attention without S waits for arithmetic", my_corner,
-               reasons={208: "You took one byte a number. 16 bits are two.", 832: "Count both products: 4 N² d FLOPs.",
-                        104: "The FLOPs for each byte are N / 2. Solve N / 2 = 208."})
+said = compare("N from which attention without S waits for arithmetic", my_corner)
 
 # %% [markdown]
 # Now try it. Which of the three numbers matter?
@@ -272,10 +266,7 @@ my_steps = {1: None, 16: None, 32: None}
 
 # %%
 steps = {period: launch(simt.two_paths, 1, 32)(torch.randn(32), 32, period, 3).warp_steps for period in my_steps}
-said = compare("steps of a warp with period", my_steps, steps,
-               reasons={12: "With this period, lanes of one warp disagree: the warp runs both loops.",
-                        19: "With this period, all lanes of a warp agree: the warp runs one loop.", 24: "The lines outside the loops run once.",
-                        11: "Each `for` is asked a fourth time, to learn that it is done.", 17: "Each `for` is asked a fourth time."})
+said = compare("steps of a warp with period", my_steps, steps)
 
 # %% [markdown]
 # Now watch two warps with a period of 48: which warp pays for both loops? Then change `period` to 32 and to 16, and run the cell again.
@@ -325,9 +316,7 @@ def two_loads(X, Out, stride):
 
 loads = launch(two_loads, 1, 32)(torch.randn(256), torch.zeros(32), 8)       # change me: other strides
 moved = [32 * one.sectors for step in loads.steps for one in step.accesses if one.kind == "load"]
-said = compare("bytes that a load moves", my_moved, dict(zip(my_moved, moved, strict=True)),
-               reasons={128: "Each lane uses 4 bytes, but a sector of 32 bytes moves for each of them.",
-                        1024: "Eight neighbors share a sector.", 4: "Count all 32 lanes.", 32: "Count all 32 lanes."})
+said = compare("bytes that a load moves", my_moved, dict(zip(my_moved, moved, strict=True)))
 play_lanes(loads)
 
 # %% [markdown]
@@ -386,9 +375,7 @@ threads = 64          # change me to 32: why is it right then?
 in_HBM, sums = torch.randn(4 * threads), torch.zeros(4)
 launch(no_barrier, 4, threads, shared=threads)(in_HBM, sums)
 print(f"without barriers: {sums.numpy().round(2)}, by PyTorch {in_HBM.view(4, -1).sum(1).numpy().round(2)}")
-said = compare("sums that are right without a barrier", my_right, int(torch.isclose(sums, in_HBM.view(4, -1).sum(1)).sum()),
-               reasons={4: "In round 1 the first warp reads numbers 32 to 63. Who writes them, and when?",
-                        2: "All four blocks run the same lines in the same order."})
+said = compare("sums that are right without a barrier", my_right, int(torch.isclose(sums, in_HBM.view(4, -1).sum(1)).sum()))
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
@@ -417,9 +404,7 @@ my_blocks = None
 # %%
 from flashlab_course.gpu.occupancy import occupancy
 
-said = compare("blocks of 256 threads with 128 registers", my_blocks, occupancy(256, registers=128).blocks,
-               reasons={8: "8 blocks fill the 2048 threads. Their registers do not fit.", 32: "Each of the four limits holds. Check the registers.",
-                        512: "You divided by the registers of one thread. A block has 256 threads."})
+said = compare("blocks of 256 threads with 128 registers", my_blocks, occupancy(256, registers=128).blocks)
 figures.blocks_that_fit(256, registers=128, shared=48 * 1024)     # change me
 
 # %% [markdown]
@@ -450,8 +435,7 @@ my_in_flight = None     # bytes, e.g. 100 * 1024
 ns = max(row["ns"] for row in numbers("memory_latency", "basics_h200")[0])
 rate = pick(numbers("memory_bandwidth", "basics_h200")[0], footprint=1024 * MiB)[0]["tb_s"]
 flight_rows, flight_words = numbers("in_flight", "basics_h200")
-said = compare("bytes on their way", my_in_flight, rate * 1e12 * ns * 1e-9, "bytes",
-               reasons={1593: "4.5 TB are 4.5 · 10¹² bytes: multiply by 354 · 10⁻⁹ s.", 12.7e12: "Multiply the rate by the time; do not divide."})
+said = compare("bytes on their way", my_in_flight, rate * 1e12 * ns * 1e-9, "bytes")
 measured = {f"{row['each']} bytes a thread": {} for row in flight_rows}
 for row in sorted(flight_rows, key=lambda row: row["in_flight"]):
     measured[f"{row['each']} bytes a thread"][row["in_flight"]] = row["tb_s"]

@@ -43,9 +43,7 @@ my_largest_x = None
 # %%
 x = torch.arange(1, 200)
 largest = {dtype: x[torch.exp(x.to(dtype)).isfinite()].max().item() for dtype in (torch.float32, torch.float16)}
-said = compare("largest x with a finite exponential", my_largest_x, largest[torch.float32],
-               reasons={38: "38 is the power of ten. One power of ten is 2.303 powers of e.", 127: "127 is the largest power of two.",
-                        11: "11 is the answer for float16."})
+said = compare("largest x with a finite exponential", my_largest_x, largest[torch.float32])
 ends = {f"largest {str(dtype)[6:]}": torch.finfo(dtype).max for dtype in largest}
 inf_at = ", ".join(f"{str(dtype)[6:]} at x = {end + 1}" for dtype, end in largest.items())
 said.on(figures.curves({"exp(x)": {x: 2.718281828**x for x in range(0, 96, 4)}}, f"exp(x) becomes inf: {inf_at}",
@@ -159,10 +157,7 @@ for s_j, v_j in zip(scores, values, strict=True):
     o, m, l, alpha = step(o, m, l, s_j, v_j)
     print(f"s = {s_j:>4}: m = {m:>4}, alpha = {alpha:8.2g}, l = {l:.3f}, o / l = {o / l:.4f}")
 print(f"softmax(scores) · values = {torch.softmax(scores, 0) @ values:.4f}")
-said = compare("changes of unit in five scores", my_rescales, rescales,
-               reasons={3: "The first score finds no sums to convert, and the second 90 is not larger than m = 90.",
-                        4: "You counted every score after the first. A smaller one leaves the unit as it is.",
-                        5: "You counted every score. A smaller one leaves the unit as it is."})
+said = compare("changes of unit in five scores", my_rescales, rescales)
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
@@ -301,8 +296,7 @@ def walk(step):
 
 result = walk(step)
 print(f"result {result:.4f}")
-said = compare("what a hidden first score gives", my_guess, "nan" if result.isnan() else "a number",
-               reasons={"a number": "Put m = m_new = −∞ into the line of alpha: the difference of two infinities is not a number."})
+said = compare("what a hidden first score gives", my_guess, "nan" if result.isnan() else "a number")
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
@@ -458,8 +452,7 @@ for N in (10, 100, 1000):
             bound = N + 3 * len(line.cummax(0).values.unique()) + torch.tensor(N).log().item()
             errors[order][N] = max(abs(state[2] / exact - 1).item() * 2**24, errors[order].get(N, 0))
             bounds[order][N] = max(bound, bounds[order].get(N, 0))
-said = compare("order with the larger error", my_order, max("rising", "falling", key=lambda order: errors[order][1000]),
-               reasons={"rising": "That is what the bound says. But here small terms are added to small sums."})
+said = compare("order with the larger error", my_order, max("rising", "falling", key=lambda order: errors[order][1000]))
 figures.curves(errors, f"l is off by at most {max(max(line.values()) for line in errors.values()):.0f} u",
                "Measured here: float32 against float64, the largest of ten rows.", "scores N", "relative error of l, in units of u",
                log="xy", dashed={f"bound, {order}": bounds[order] for order in ("rising", "falling")})
@@ -498,9 +491,7 @@ def l_as_copied(scores):
 
 print("one score:         ", l_as_copied([1.0]), "where 1.0 is right")
 print("eight equal scores:", l_as_copied([1.0] * 8), "where 8.0 is right")
-said = compare("l of eight equal scores by the copied line", my_copied_l, l_as_copied([1.0] * 8),
-               reasons={16: "The first step adds only 1: its e^(m_old − m_new) is e^(−∞) = 0.",
-                        8: "That is the right sum. The copied line adds e^0 = 1 where it should multiply by it."})
+said = compare("l of eight equal scores by the copied line", my_copied_l, l_as_copied([1.0] * 8))
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>

@@ -85,9 +85,7 @@ for edge in [16, 32, 64, 128]:
         counted[edge] = mem.read
     except SRAMOverflow as error:
         print(error)
-said = compare("times fewer bytes with tiles of 64", my_times_fewer, counted[16] / counted[64],
-               reasons={16: "The tile has 16 times as many numbers, but each number read is used only 4 times as often.",
-                        1: "The multiplications stay the same. But each number read takes part in more of them."})
+said = compare("times fewer bytes with tiles of 64", my_times_fewer, counted[16] / counted[64])
 figures.curves({"read": counted}, f"Tiles 4 times as wide: {counted[16] // 2**10} KiB becomes {counted[64] // 2**10} KiB",
                "Modelled: marks counted by flashlab.memory, dashed MNK/B_n + MNK/B_m. No mark: the tiles do not fit.",
                "edge of the square tiles of C", "HBM bytes read", log="xy", byte="y", ticks=list(formula), dashed={"read": formula})
@@ -158,10 +156,7 @@ my_star_share = None     # 1 for all of it
 
 # %%
 each = softmax_star_attention(torch.ones(1, 1), torch.tensor([[0.0], [10.0]]), torch.eye(2), B_r=1, B_c=1)     # (1, 2)
-said = compare("share of the score 0 under softmax*", my_star_share, each[0, 0] / each.sum(), reasons={
-    0: "That is softmax. Under softmax*, each tile subtracts its own maximum, so both scores weigh 1.",
-    4.54e-5: "That is softmax. Under softmax*, each tile subtracts its own maximum, so both scores weigh 1.",
-    1: "It weighs 1, and so does the other: each tile subtracts its own maximum."})
+said = compare("share of the score 0 under softmax*", my_star_share, each[0, 0] / each.sum())
 
 torch.manual_seed(0)
 Q, K, V = torch.randn(64, 16) / 2, torch.randn(64, 16), torch.randn(64, 16)
@@ -255,11 +250,7 @@ l_2 = alpha_2 * l_1 + P_12.sum(-1)                     # (B_r,)
 O_2 = alpha_2[:, None] * O_1 + P_12 @ V_2              # (B_r, d_v)
 assert torch.allclose(O_2, torch.diag(alpha_2) @ O_1 + P_12 @ V_2)
 print("m_2", m_2, " alpha", alpha_2, " l_2", l_2)
-said = compare("factor of the two rows in step 2", my_alpha, alpha_2.tolist(),
-               reasons={7.39: "That is the inverse. The unit grew, so the old sums shrink.",
-                        2.72: "Row 1 meets no larger score in tile 2. Its maximum stays 2.",
-                        0.368: "Row 1 meets no larger score in tile 2. Its maximum stays 2.",
-                        0: "Only the first tile has the factor 0, because the maximum before it is -inf."})
+said = compare("factor of the two rows in step 2", my_alpha, alpha_2.tolist())
 
 # %% [markdown]
 # **The last step** comes after the loop: one division, $O = \mathrm{diag}(l_2)^{-1} O_2$, and $L = m_2 + \log l_2$.
@@ -326,8 +317,7 @@ for keys in (2, 3):
     except RuntimeError as error:
         outcome[f"2 x {keys}"] = "error"
         print(f"tile of 2 x {keys}: {error}")
-said = compare("what a missing [:, None] does", my_outcome, outcome,
-               reasons={"right": "Without brackets, m[c] is subtracted from column c, not m[r] from row r."})
+said = compare("what a missing [:, None] does", my_outcome, outcome)
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
@@ -372,9 +362,7 @@ with Memory() as naive:
 with Memory() as by_tiles:
     _, L = fa2_forward(Q, K, V, B_r=64, B_c=64)
 share = (by_tiles.read + by_tiles.written - L.nbytes) / (naive.read + naive.written)
-said = compare("bytes by tiles as a share of naive attention's", my_share_of_naive, share,
-               reasons={0.143: "You counted K and V once, but each of the four query blocks reads them.",
-                        0.417: "Naive attention also reads Q, K and V and stores O."})
+said = compare("bytes by tiles as a share of naive attention's", my_share_of_naive, share)
 ways = {"naive": naive, "one key at a time": cost.online_softmax_forward(256, 256, 64), "by tiles": by_tiles}
 figures.bars({name: {"read": way.read, "written": way.written} for name, way in ways.items()},
              f"By tiles, {share:.0%} of naive attention's bytes", "Modelled: counted by flashlab.memory, one key at a time by its formula.",

@@ -70,10 +70,7 @@ with Memory() as mem:
     o = FA1(q, k, v, B=4)
 print(f"error: {max_error(o, attention(q, k, v)[0]):.1e}")
 reads = {name: sum(event.read for event in mem.log if event.name == name and event.kind == "load") // q.nbytes for name in "QKO"}
-said = compare("times each number is read by FA1", my_reads, reads,
-               reasons={1: "The loads of query block i stand in the inner loop: they run again for every key block.",
-                        4: "The load of K_j stands in the outer loop: it runs once for each key block.",
-                        16: "There are 16 pairs of blocks, but each pair loads only one block of each tensor."})
+said = compare("times each number is read by FA1", my_reads, reads)
 
 # %% [markdown]
 # Watch it line by line. Which tensors stay on chip, and which come and go?
@@ -144,10 +141,7 @@ my_share = None     # 1 for equally many
 Ns = [128, 256, 512, 1024]
 points = sweeps.over_N(Ns, rungs=["naive_forward", "fa1_forward"]) + yours.over_N(Ns)
 last = {point["rung"]: point["measured"] for point in points if point["N"] == 1024}
-said = compare("bytes of FA1 as a share of naive attention's", my_share, last["fa1_forward"] / last["naive_forward"],
-               reasons={0.04: "Q and O move for each of the 16 key blocks, not only once.",
-                        0.34: "O crosses HBM twice for each key block: it is loaded and stored.",
-                        0.19: "O is loaded and stored for each key block, too."})
+said = compare("bytes of FA1 as a share of naive attention's", my_share, last["fa1_forward"] / last["naive_forward"])
 figures.traffic_against(points)
 
 # %% [markdown]
@@ -189,10 +183,7 @@ try:
 except SRAMOverflow as error:
     print(error)
 needed = tile_bytes(B_r, B_c, d=64)
-said = compare("KiB on chip with the paper's tiles", my_KiB, sum(needed.values()) // KiB, "KiB",
-               reasons={128: "Those are the four strips. The three tiles of scores come on top.",
-                        176: "That is with one tile of scores. There are up to three.",
-                        68: "A float32 has 4 bytes."})
+said = compare("KiB on chip with the paper's tiles", my_KiB, sum(needed.values()) // KiB, "KiB")
 figures.tiles_in_sram({f"the paper's {B_r} × {B_c}": needed, "64 × 64": tile_bytes(64, 64, d=64)}, 192 * KiB)
 
 # %% [markdown]
@@ -262,10 +253,7 @@ for cols in tiles(64, 16):
 nan_rows = O.isnan().any(-1).sum().item()
 error = max_error(O[48:], attention(q, k, v, causal=True)[0][48:])
 print(f"rows with NaN: {nan_rows} of 64; the other rows are off by {error:.1e}")
-said = compare("rows of NaN by the printed lines", my_nan_rows, nan_rows,
-               reasons={0: "Where all keys of a tile are hidden, its maximum is -inf, and -inf - (-inf) is NaN.",
-                        64: "The last query block meets no tile in which all keys are hidden.",
-                        16: "These are the rows that stay right: the last query block sees a key of every tile."})
+said = compare("rows of NaN by the printed lines", my_nan_rows, nan_rows)
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>

@@ -98,10 +98,7 @@ with Memory() as mem2:
     O, L = fa2_forward(Q, K, V, B_r=B, B_c=B)
 print(judge(O, L, Q, K, V))
 said = compare("bytes of FA2 as a share of those of FA1", my_fa2_share,
-               (mem2.read + mem2.written) / (mem1.read + mem1.written),
-               reasons={0.35: "You removed the running state, but FA2 also reads K and V once per query block.",
-                        0.5: "FA2 still loads two tiles for each pair of blocks. How many tiles does FA1 load and store?",
-                        1: "K_j and V_j are only loaded; O_i crosses HBM in both directions."})
+               (mem2.read + mem2.written) / (mem1.read + mem1.written))
 figures.traffic_by_tensor({"fa1_forward": mem1.log, "fa2_forward": mem2.log})
 
 # %% [markdown]
@@ -214,9 +211,7 @@ batch, heads, N_long, B_r, sms = 1, 16, 8192, 128, 132
 T_r = -(-N_long // B_r)                                                  # query blocks of one head
 done1 = -(-batch * heads // sms) * T_r                                   # waves times length; unit: a program of FA2
 done2 = -(-batch * heads * T_r // sms)
-said = compare("times sooner that FA2 is done", my_times_sooner, done1 / done2,
-               reasons={64: "There are 64 times as many programs, but only 132 run at once.",
-                        1: "FA1's 16 programs leave 116 SMs idle."})
+said = compare("times sooner that FA2 is done", my_times_sooner, done1 / done2)
 figures.programs_on_sms({"fa1_forward": (batch * heads, T_r), "fa2_forward": (batch * heads * T_r, 1)}, sms)
 
 # %% [markdown]
@@ -255,9 +250,7 @@ with Memory() as causal:
 visits = sum(event.name == "K" for event in causal.log)
 print(judge(O_causal, L_causal, Q, K, V, causal=True))
 print(f"modelled: {visits} of {(N // B) ** 2} tiles")
-said = compare("share of tiles under a causal mask", my_visited, visits / (N // B) ** 2,
-               reasons={0.5: "A tile on the diagonal is visited whole, though the mask hides part of it.",
-                        0.47: "You left out the tiles on the diagonal."})
+said = compare("share of tiles under a causal mask", my_visited, visits / (N // B) ** 2)
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
@@ -313,9 +306,7 @@ for head in (64, 128):
     others[head] = mem.other_flops / 256**2 - 1                          # one of them is the exponential
 times = {head: unit_times(head, others[head]) for head in others}
 share = 100 * times[64]["exponential"] / times[64]["products"]
-said = compare("time of the exponentials at d = 64", my_exp_time, share, "%",
-               reasons={0.4: "That is 1 in 256, as if both ran at the same rate.",
-                        50: "That is d = 128: twice the FLOPs, and still one exponential."})
+said = compare("time of the exponentials at d = 64", my_exp_time, share, "%")
 figures.bars({f"d = {head}, {unit}": 1e12 * time for head in times for unit, time in times[head].items()},
              f"At d = 64 the exponentials take {share:.0f} % of the products' time",
              "Published rates of an H100, each unit alone; operations counted by flashlab.memory.",

@@ -118,9 +118,7 @@ my_share = None     # 1 for equally many
 
 # %%
 fa2_cost, naive_cost = cost.fa2_forward(65536, 65536, 64, B_r=64, B_c=64), cost.naive_forward(65536, 65536, 64)
-said = compare("FA2's share of naive attention's bytes", my_share, fa2_cost.traffic / naive_cost.traffic, reasons={
-    0.167: "K and V are both read by every query block.", 0.286: "There are six crossings of an N × N matrix, not seven.",
-    0.0156: "That is 1 / B_r. Each key that FA2 reads has d numbers, and so has each value."})
+said = compare("FA2's share of naive attention's bytes", my_share, fa2_cost.traffic / naive_cost.traffic)
 Ns = [128, 256, 512, 1024]
 figures.traffic_against(sweeps.over_N(Ns, d=64) + yours.over_N(Ns))
 
@@ -148,8 +146,7 @@ def break_even(d, N=65536):
     naive = cost.naive_forward(N, N, d).traffic
     return next(B for B in range(1, 500) if cost.fa2_forward(N, N, d, B_r=B, B_c=B).traffic < naive)
 
-said = compare("height at which tiles begin to pay, by d", my_heights, {64: break_even(64), 128: break_even(128)}, reasons={
-    10.7: "K and V are both read: 2d numbers for each key.", 21.3: "That is the height for d = 64, or for K without V."})
+said = compare("height at which tiles begin to pay, by d", my_heights, {64: break_even(64), 128: break_even(128)})
 points = [p for d in (64, 128) for p in sweeps.over_heights(1024, d, [16, 32, 64, 128], B_c=512)]
 shares = {f"d = {d}": {p["B"]: p["measured"] / p["naive"] for p in points if p["d"] == d} for d in (64, 128)}
 figures.curves(shares, "The taller FA2's query tiles, the fewer bytes it moves", "Modelled: counted by flashlab.memory, N = 1024.",
@@ -177,9 +174,7 @@ my_sram = None     # KiB
 # **Run and compare.** The picture has $d = 128$ and float32. Its tiles follow the rule of [chapter 05](05_flash_attention_1.ipynb) that leaves room for $S_{ij}$, too: $8Bd + 3B^2 \le M$. FA2 is below naive attention from tiles of 48 rows on.
 
 # %%
-said = compare("SRAM that a head of 256 needs", my_sram, unit="KiB", reasons={
-    85.3: "That many Ki of elements. Each takes two bytes.", 128: "That is d² elements. Mind the constants.",
-    341: "That is float32. In 16 bits each element takes two bytes."})
+said = compare("SRAM that a head of 256 needs", my_sram, unit="KiB")
 rungs = ["naive_forward", "fa2_forward"]
 room = 4 * (8 * 48 * 128 + 3 * 48**2)                     # bytes for tiles of 48 rows
 sizes = 192 * KiB, room, 384 * KiB, 768 * KiB, 1536 * KiB
@@ -221,8 +216,7 @@ def per_byte(count):
 
 fa2_at = {B: cost.fa2_forward(65536, 65536, 128, B_r=B, B_c=B, element_size=2) for B in range(16, 400)}
 naive_at = cost.naive_forward(65536, 65536, 128, element_size=2)
-said = compare("height that feeds an A100", my_height, next(B for B in fa2_at if per_byte(fa2_at[B]) >= 208), reasons={
-    104: "Each number has two bytes, and K and V are both read.", 416: "That is float32, with four bytes a number."})
+said = compare("height that feeds an A100", my_height, next(B for B in fa2_at if per_byte(fa2_at[B]) >= 208))
 rows = [{"op": "naive", "rung": "naive_forward", "flops": naive_at.matmul_flops, "bytes": naive_at.traffic}]
 rows += [{"op": f"tiles of {B}", "rung": "fa2_forward", "flops": fa2_at[B].matmul_flops, "bytes": fa2_at[B].traffic} for B in (16, 32, 64, 128)]
 figures.roofline(rows, 1.5, 312, "Modelled for an A100, d = 128, N = 65536, 16 bits.")
@@ -254,8 +248,7 @@ my_dram = {"naive": None, "kernel": None}     # GB
 # %%
 recorded = {row["implementation"]: row["dram_read"] + row["dram_written"] for row in counters["rows"] if row["N"] == 16384}
 dram = {"naive": recorded["naive_forward"] / 1e9, "kernel": recorded["fa2_triton_forward"] / 1e9}
-said = compare("DRAM bytes at N = 16384", my_dram, dram, "GB", reasons={
-    8.66: "That is what the kernel's programs ask for. L2 answers most of it."})
+said = compare("DRAM bytes at N = 16384", my_dram, dram, "GB")
 figures.model_vs_counters(counters)
 
 # %% [markdown]

@@ -50,8 +50,7 @@ my_gigabytes = None
 
 # %%
 inputs, outputs = 4096 * 64, 4096 * 64
-_ = compare("a Jacobian's size", my_gigabytes, 4 * outputs * inputs / 1e9, "GB", reasons={
-    68.7: "It has that many billion numbers. Each takes four bytes.", 0.00105: "That is Y itself."})
+_ = compare("a Jacobian's size", my_gigabytes, 4 * outputs * inputs / 1e9, "GB")
 print(f"modelled: {outputs:,} outputs times {inputs:,} inputs. A small one, 3 rows of X, entry by entry:")
 W = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
 J = torch.autograd.functional.jacobian(lambda X: X @ W, torch.zeros(3, 2)).reshape(6, 6)
@@ -118,8 +117,7 @@ row = S.detach()[7, :6]
 J = torch.autograd.functional.jacobian(lambda s: torch.softmax(s, dim=0), row)
 p_row = torch.softmax(row, dim=0)
 print(f"diag(p) - p pᵀ is off by {max_error(torch.diag(p_row) - p_row[:, None] * p_row, J):.0e}")
-_ = compare("change of a row's sum", my_column_sum, round(J.sum(0).abs().max().item(), 9), reasons={
-    1: "What do the weights of a row add up to, before and after?"})
+_ = compare("change of a row's sum", my_column_sum, round(J.sum(0).abs().max().item(), 9))
 n = int(J.diagonal().argmax())
 figures.matrices({"diag(P) − P Pᵀ": J}, f"Raise score {n}: its own weight gains {J[n, n]:.2f} for each unit, every other weight loses",
                  "Definition: the Jacobian of one row's softmax. Blue gains, orange loses.", "score that is raised", "weight that changes",
@@ -212,8 +210,7 @@ for f in (keep_P, recompute):
         f(Q, K, V, dO)
     products[f.__name__] = mem.matmul_flops / 2 / N / N / d
 print("modelled, products of N x N x d:", products)
-_ = compare("extra products of recomputing", my_extra, 100 * (products["recompute"] / products["keep_P"] - 1), "%", reasons={
-    25: "The forward pass has products, too.", 14.3: "Compare with the six of the run that keeps P."})
+_ = compare("extra products of recomputing", my_extra, 100 * (products["recompute"] / products["keep_P"] - 1), "%")
 
 # %% [markdown]
 # And the memory?
@@ -309,7 +306,7 @@ parts = {"dQ": (d**-0.5 * dS_block @ K[block], Q), "dK": (d**-0.5 * dS_block.T @
 whole = dict(zip(("dQ", "dK", "dV"), gradients(Q, K, V, dO), strict=True))
 for name, (part, like) in parts.items():
     print(f"{name}: off by {max_error(part, whole[name][: len(like)]):.0e}")
-_ = compare("gradients that one key block finishes", my_finished, reasons={"dQ": "dQ_i is a sum over all keys. This program has one block of them."})
+_ = compare("gradients that one key block finishes", my_finished)
 
 # %% [markdown]
 # <details><summary><b>Takeaway</b> (after the comparison)</summary>
@@ -344,8 +341,7 @@ print(judge_gradients(*grads, Q, K, V, dO))
 moved = mem1.read + mem1.written
 print("modelled = formula:", moved == cost.fa1_backward(N, N, d, B_r=48, B_c=48).traffic)
 _ = compare("dQ's share of FA1's backward", my_dQ_share,
-            sum(event.read + event.written for event in mem1.log if event.name in ("dQ", "zeros")) / moved,
-            reasons={0.2: "dQ_i is loaded and stored.", 0.25: "dQ_i is stored, too.", 0.5: "Q_i, O_i and dO_i are loaded, too."})
+            sum(event.read + event.written for event in mem1.log if event.name in ("dQ", "zeros")) / moved)
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
@@ -473,8 +469,7 @@ for f in (fa2_backward, fa2_backward_two_pass):
     assert judge_gradients(*grads, Q16, K16, V16, dO16).ok
 one, two = (runs[name].read + runs[name].written for name in ("fa2_backward", "fa2_backward_two_pass"))
 truth = {"products": runs["fa2_backward_two_pass"].matmul_flops / 2 / N / N / d, "fewer bytes": "two passes" if two < one else "one kernel"}
-_ = compare("backward in two passes", my_passes, truth, reasons={
-    10: "Only S and dP are computed twice.", 6: "S and dP are both computed twice."})
+_ = compare("backward in two passes", my_passes, truth)
 figures.traffic_by_tensor({name: mem.log for name, mem in runs.items()}, ["dQ"], eager="dQ")
 
 # %% [markdown]

@@ -56,10 +56,7 @@ my_layout = {"address of T[2, 1]": None, "strides of T.T": None}     # a number;
 
 # %%
 compare("where elements lie", my_layout,
-        {"address of T[2, 1]": 2 * T.stride(0) + 1 * T.stride(1), "strides of T.T": T.T.stride()},
-        reasons={7: "7? T has rows of 4, not of 3: the next row is 4 elements away.",
-                 (4, 1): "(4, 1)? These are the strides of T. The next row of T.T is the next column of T.",
-                 (3, 1): "(3, 1)? That would be a contiguous copy of T.T. Here no number has moved."})
+        {"address of T[2, 1]": 2 * T.stride(0) + 1 * T.stride(1), "strides of T.T": T.T.stride()})
 figures.matrices({"T": T, "T.T": T.T, "T[:, 1:3]": T[:, 1:3]},
                  "Three tensors, one memory: only the strides and the start differ",
                  "Definition: T holds 0 to 11, so each number is its own address, counted in elements.")
@@ -91,9 +88,7 @@ X, Out = memory[0, :10], memory[1, :10]
 grid = (triton.cdiv(10, 4),)                                # rounded up; a grid is a tuple
 copy_kernel[grid](X, Out, 4)
 print("Out:", Out.tolist(), "\nbehind it:", memory[1, 10:].tolist())
-compare("a copy of 10 in blocks of 4", my_copy, {"programs": grid[0], "zeros left": int((memory[1, 10:] == 0).sum())},
-        reasons={6: "6? The last program copies a whole block: elements 8 to 11. Two of them lie behind Out.",
-                 2: "2? With two programs, elements 8 and 9 would not be copied."})
+compare("a copy of 10 in blocks of 4", my_copy, {"programs": grid[0], "zeros left": int((memory[1, 10:] == 0).sum())})
 figures.vector_accesses({"copy_kernel": touched(lambda: copy_kernel[grid](X, Out, 4))})
 
 # %% [markdown]
@@ -144,8 +139,7 @@ my_overwritten = None
 # %%
 W = torch.arange(35).view(5, 7)
 column_7 = {row * 7 + 7 for row in (2, 3)}                  # the addresses of the two places that do not exist
-compare("elements overwritten by tile (1, 1)", my_overwritten, len(column_7 & set(W.flatten().tolist())),
-        reasons={0: "0? The address right of the last column is that of the first column, one row further down."})
+compare("elements overwritten by tile (1, 1)", my_overwritten, len(column_7 & set(W.flatten().tolist())))
 figures.tile_addresses({"W": (W, (2, 2), (4, 4))})
 
 # %% [markdown]
@@ -200,9 +194,7 @@ with Memory() as mem:
     E = torch.exp(X - X.amax(1, keepdim=True))
     Y = E / E.sum(1, keepdim=True)
 crossings = round((mem.read + mem.written) / X.nbytes, 2)
-compare("crossings of a softmax", my_crossings, {"five kernels": crossings, "one kernel": 2},
-        reasons={10: "10? Maximum and sum read the matrix, but write only one number for each row.",
-                 5: "5? Subtract, exp and divide read the matrix and write it.", 1: "1? The result has to be stored, too."})
+compare("crossings of a softmax", my_crossings, {"five kernels": crossings, "one kernel": 2})
 figures.traffic_by_op(mem)
 
 # %% [markdown]
@@ -231,9 +223,7 @@ for N in (100, 128):
     row_max_kernel[(20,)](X, Out, X.stride(0), N, 128, 0.0)
     wrong[N] = int((Out != X.amax(1)).sum())
 print(wrong)
-compare("wrong row maxima, by length", my_wrong, wrong,
-        reasons={0: "0? With 100 numbers, 28 places hold 0, which is larger than every number of the row.",
-                 20: "20? With 128 numbers nothing is padded."})
+compare("wrong row maxima, by length", my_wrong, wrong)
 
 # %% [markdown]
 # A test with 128 columns would not have shown the mistake, nor one with positive numbers. **Change this and run again**: which `other` is never the largest?
@@ -270,9 +260,7 @@ speeds = {name: {row["N"]: row["ms"] for row in pick(rows, by=by, dtype="float16
 copy = speeds.pop("copy")
 shares = {name: {N: 100 * copy[N] / took for N, took in sorted(line.items()) if N in copy} for name, line in speeds.items()}
 truth = {"kernel": shares["one program a row"][4096], "eager": shares["five kernels"].get(4096)}
-compare("softmax in percent of a copy's speed", my_percent, truth, "%",
-        reasons={20: "20? That is one in five kernels. Count the crossings: 8 against 2.",
-                 25: "25? The crossings say so. The recorded kernels stay below that."})
+compare("softmax in percent of a copy's speed", my_percent, truth, "%")
 figures.curves(shares, f"The fused softmax runs at {min(shares['one program a row'].values()):.0f} % of a copy's speed or more", words,
                "columns N, float16", "% of a copy's speed", log="x", ticks=[256, 1024, 4096, 16384], ylim=(0, 115), ceilings={"a copy": 100})
 
@@ -347,9 +335,7 @@ A, B_, C = (torch.zeros(64, 64) for _ in range(3))
 traces = {"along a row": launch(simt.matrix_add, (2, 64), (32, 1))(A, B_, C, 64, 64),
           "down a column": launch(simt.matrix_add_down_columns, (2, 64), (32, 1))(A, B_, C, 64, 64)}
 counts = {name: trace.sectors("load") for name, trace in traces.items()}
-compare("sectors of a load", my_sectors, {name: moved // loads for name, (moved, loads) in counts.items()},
-        reasons={1: "1? A sector holds 8 float32 numbers, and the warp loads 32.",
-                 4: "4? Down a column every number lies in a sector of its own."})
+compare("sectors of a load", my_sectors, {name: moved // loads for name, (moved, loads) in counts.items()})
 figures.sectors_touched(traces, columns=64)
 
 # %% [markdown]
@@ -429,9 +415,7 @@ from flashlab_course.gpu import matmul as matmuls
 
 A, B, C = torch.randn(80, 48, device=device), torch.randn(48, 112, device=device), torch.empty(80, 112, device=device)
 down, across = A.shape[0] // 16, B.shape[1] // 16                    # tiles of C
-compare("a product in tiles of 16", my_product, {"programs": down * across, "loads of A": across, "loads of B": down},
-        reasons={3: "3? That is the number of steps of a program. Other programs load the same tiles again.",
-                 105: "105? A program makes a whole tile of C; the third factor is its loop."})
+compare("a product in tiles of 16", my_product, {"programs": down * across, "loads of A": across, "loads of B": down})
 figures.times_touched({"wanted": touched(lambda: matmuls.matmul(A, B, B_m=16, B_n=16, B_k=16)),
                        "yours": touched_by("ex09_matmul", A, B, C, 16, 16, 16)})
 
@@ -462,9 +446,7 @@ for name, values in sums.items():
     for _ in range(4096):
         total += 1
         values.append(total.item())
-said = compare("4096 ones in float16", my_sum, sums["float16"][-1], reasons={
-    4096: "4096? It is a float16 number, but on the way there the sums need more than 11 bits.",
-    1024: "1024? There the numbers are 1 apart, and adding 1 still works."})
+said = compare("4096 ones in float16", my_sum, sums["float16"][-1])
 said.on(figures.curves({name: dict(enumerate(values, 1)) for name, values in sums.items()},
                        f"float16 stops at {sums['float16'][-1]:,.0f}, where its numbers are 2 apart",
                        "Measured here: one addition after the other.", "how many times 1 was added", "sum"), x=4096)
@@ -530,8 +512,7 @@ findings = {}
 for dtype, D, K in ((torch.float16, 64, 8), (torch.float32, 64, 64), (torch.float16, 128, 512)):
     A, B, C = (torch.empty(shape, dtype=dtype, device="meta") for shape in ((D, K), (K, D), (D, D)))
     findings[f"{str(dtype)[6:]}, D = {D}, K = {K}"] = lint.lint_kernel(product_kernel, {"A": A, "B": B, "C": C.float(), "D": D, "K": K})
-compare("what the lint says", my_verdicts, {case: found[0].level if found else "nothing" for case, found in findings.items()},
-        reasons={"nothing": "Nothing? Look at the table: which of its three rows does this launch meet?"})
+compare("what the lint says", my_verdicts, {case: found[0].level if found else "nothing" for case, found in findings.items()})
 for case, found in findings.items():
     print(f"{case}\n{lint.as_text(found)}\n")
 

@@ -64,8 +64,7 @@ jobs = [(vectors.vector_add_kernel, {"X": V, "Y": V, "Out": V, "N": N, "B": 1024
 compiled, ragged = compile_all(jobs)
 loads, narrow = (re.findall(r"ld\.global\S*", one.ptx) for one in (compiled, ragged))          # of X and of Y
 print(f"N = 4096: {len(loads) // 2} loads of X, {set(loads)}; N = 4097: {len(narrow) // 2}, {set(narrow)}")
-compare("a thread's share of a block", my_thread, {"elements": 1024 // 128, "loads of X": len(loads) // 2},
-        reasons={32: "32? There are 4 warps, so 128 threads.", 8: "8? A load may fetch four float32 numbers at once."})
+compare("a thread's share of a block", my_thread, {"elements": 1024 // 128, "loads of X": len(loads) // 2})
 warp, lane = layouts(compiled.ttgir)[0].holders()                                              # of the load of X
 threads = (32 * warp + lane).reshape(8, 128)
 figures.matrices({"": threads[:, :64]}, "A thread takes four neighbors at a time, and comes back 512 elements later",
@@ -94,9 +93,7 @@ strides = {"stride_Xm": 4096, "stride_Xn": 1, "stride_Ym": 1, "stride_Yn": 4096,
 arguments = {"X": M, "Y": M, "Out": M, "M": 4096, "N": 4096, "B_m": 32, "B_n": 64} | strides
 compiled = compile_for(matrices.matrix_add_kernel, arguments, 90)
 tiles = dict(zip(("X", "Y", "Out"), layouts(compiled.ttgir), strict=True))
-compare("the way of the lanes", my_lanes, {name: ("down a column", "along a row")[tile.order[0]] for name, tile in tiles.items()},
-        reasons={"along a row": "Along a row? The stride of Y is 1 down a column.",
-                 "down a column": "Down a column? X and Out are row-major: their stride is 1 along a row."})
+compare("the way of the lanes", my_lanes, {name: ("down a column", "along a row")[tile.order[0]] for name, tile in tiles.items()})
 print(f"{compiled.ttgir.count('convert_layout')} conversions, {compiled.shared_bytes} bytes of shared memory")
 held = {name: tile.holders() for name, tile in tiles.items()}
 ways = ", ".join(f"{name} {('down a column', 'along a row')[tile.order[0]]}" for name, tile in tiles.items())
@@ -170,9 +167,7 @@ labels = [f"{name}, flag {flag}" for name in kernels for flag in (0, 2)]
 count = lambda ptx: {word: len(re.findall(rf"\b{word}\b", ptx)) for word in ("ex2", "sqrt", "bra")}
 counts = {label: count(binary.ptx) for label, binary in zip(labels, compile_all(jobs), strict=True)}
 compare("instructions left of a branch", my_instructions, {f"{name}, {word}": counts[f"{name}, flag 0"][word]
-                                                           for name in kernels for word in ("ex2", "sqrt")},
-        reasons={1: "1? A thread computes one for each of its 8 elements.",
-                 0: "0? The code of a run-time branch has both sides."})
+                                                           for name in kernels for word in ("ex2", "sqrt")})
 for name, found in counts.items():
     print(f"{name}: " + ", ".join(f"{word} {many}" for word, many in found.items()), "(compiled here)")
 
@@ -199,8 +194,7 @@ def strips(tiles):
 
 
 orders = {f"group = {group}": tiles_in_order(9, 9, group) for group in (1, 3)}
-compare("strips for 9 programs", my_strips, {"row by row": strips(orders["group = 1"][:9]), "at best": strips(orders["group = 3"][:9])},
-        reasons={9: "9? One row of tiles needs 9 strips of B and one of A.", 18: "18? Programs in one row share their strip of A."})
+compare("strips for 9 programs", my_strips, {"row by row": strips(orders["group = 1"][:9]), "at best": strips(orders["group = 3"][:9])})
 first = {name: (np.zeros((9, 9)), np.full((9, 9), "", dtype=object)) for name in orders}
 for name, tiles in orders.items():
     for program, (i, j) in enumerate(tiles[:9]):
@@ -300,8 +294,7 @@ def works(start):
 
 
 calls = {"X + Y": 0, "X[:, 1:] + Y[:, 1:]": 1, "X[:, 4:] + Y[:, 4:]": 4}
-compare("additions by descriptor", my_works, {call: works(start) for call, start in calls.items()}, reasons={
-    False: "False? Four columns of 4 bytes are 16 bytes.", True: "True? One column is 4 bytes, so rows start between multiples of 16."})
+compare("additions by descriptor", my_works, {call: works(start) for call, start in calls.items()})
 
 # %%
 rows, words = numbers("matmul", needs=[{"by": by, "n": 4096} for by in ("torch", "pointers", "descriptors")])
@@ -331,8 +324,7 @@ yours = {"B_m": 64, "B_n": 128, "B_k": 64, "num_warps": 4}                      
 choices = {"A100": (80, small), "H100": (90, large), "B200": (100, large), "H100, 4 warps": (90, large | {"num_warps": 4}),
            "H100, your tile": (90, yours)}
 binaries = compile_all([(matmuls.matmul_kernel, given | tile, arch) for arch, tile in choices.values()])
-compare("registers of the sums", my_sums, {f"{warps} warps": 128 * 256 // (32 * warps) for warps in (8, 4)}, reasons={
-    64: "64? A warp has 32 threads, so 8 warps have 256.", 32: "32? A warp has 32 threads, so 8 warps have 256."})
+compare("registers of the sums", my_sums, {f"{warps} warps": 128 * 256 // (32 * warps) for warps in (8, 4)})
 for name, binary in zip(choices, binaries, strict=True):
     unit = next(word for word in ("tcgen05.mma", "wgmma", "mma.sync") if word in binary.ptx)
     print(f"{name:>15}: {unit:<11} {binary.registers:>3} registers, {binary.spills:>5} bytes spilled, "

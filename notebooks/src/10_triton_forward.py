@@ -59,10 +59,7 @@ my_grid = {"programs": None, "rows of the last block": None}
 # %%
 T_r = triton.cdiv(100, 32)                           # rounded up: the last block is short, not dropped
 numbers = torch.arange(2 * 3 * T_r)                  # tl.program_id(0) of each program
-compare("grid of the forward kernel", my_grid, {"programs": len(numbers), "rows of the last block": 100 - (T_r - 1) * 32},
-        reasons={18: "18? The last block of each head is short, but it needs a program.",
-                 25: "25? Programs cannot share a block across heads: each head has a short block of its own.",
-                 32: "32? Three blocks hold 96 rows."})
+compare("grid of the forward kernel", my_grid, {"programs": len(numbers), "rows of the last block": 100 - (T_r - 1) * 32})
 figures.matrices({"": numbers.view(2 * 3, T_r).T}, f"{len(numbers)} programs, one for each query block of each head",
                  "Definition: in the cells tl.program_id(0).", "head b · H + h", "query block i")
 
@@ -156,8 +153,7 @@ for name in ("neither", "loads", "scores", "loads and scores"):
     verdict = judge(O, None, Q, K, V)
     words[name] = "right" if verdict.ok else "NaN" if O.isnan().any() else "wrong"
     print(f"{name:<17}{words[name]:<6} off by {verdict.error_O:.1e}")
-_ = compare("ragged tail with these guards", my_tails, words, reasons={
-    "right": "Right? With loads alone, a key of zeros scores 0, and exp(0 - m) is a weight. With scores alone, 0 · NaN is NaN."})
+_ = compare("ragged tail with these guards", my_tails, words)
 zeros = torch.zeros(8, 32, device=device)
 P = torch.softmax(Q @ torch.cat([K, zeros]).T * 32**-0.5, -1)
 ghosts = torch.arange(48, device=device) >= N_k
@@ -192,9 +188,7 @@ for guards in (("loads", "scores"), ("loads", "scores", "m_safe")):
     O = forward_with(guards, Q, K, V, causal=True)
     nan_rows[guards[-1]] = int(O.isnan().any(1).sum())
     print(f"{', '.join(guards)}: {nan_rows[guards[-1]]} rows with NaN, right: {judge(O, None, Q, K, V, causal=True).ok}")
-_ = compare("NaN rows without m_safe", my_nan_rows, nan_rows["scores"], reasons={
-    0: "0? Blind rows share a block with rows that see keys, so the loop runs for them, too.",
-    16: "16? The last six rows of the first block see keys. A row's NaN stays in this row."})
+_ = compare("NaN rows without m_safe", my_nan_rows, nan_rows["scores"])
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
@@ -268,9 +262,7 @@ big = torch.empty(16, 32, 65536, 64, dtype=torch.float16, device="meta")     # b
 offsets = torch.zeros(2, dtype=torch.int64, device=device)
 offset_kernel[(1,)](offsets, 16 * 32, big.stride(1))
 print(f"the end of the last head: in 32 bits {offsets[0]:,}, in 64 bits {offsets[1]:,}")
-_ = compare("2^31 elements", my_end, {"GB": big.nbytes / 1e9, "offset in 32 bits": offsets[0].item()}, reasons={
-    0: "0? 32 bits hold 2^32 values, half of them negative: after 2^31 - 1 comes -2^31.",
-    2.147: "2.1? That is the number of elements; float16 has two bytes."})
+_ = compare("2^31 elements", my_end, {"GB": big.nbytes / 1e9, "offset in 32 bits": offsets[0].item()})
 
 # %% [markdown]
 # The next batch would be read from 4 GB *before* the tensor. A tensor of this size is not rare on an 80 GB card.
@@ -359,9 +351,7 @@ def walk(start, stop, left=128):
 places = [(0, 50), (50, 80), (80, 128)]
 walks = {"causal": [walk(0, 128)], "window (32, 0)": [walk(0, 128, left=32)], "three sequences": [walk(*place) for place in places]}
 visits = [sum(event.name == "K" for log, _ in logs for event in log) for logs in walks.values()]
-_ = compare("tiles left", my_left, {"window": visits[1], "packed": visits[2]}, reasons={
-    15: "15? Query 16 i sees 32 keys before its own, so block i visits blocks i - 2, i - 1 and i.",
-    36: "36? In a window, old keys are hidden; packed, the keys of other sequences are."})
+_ = compare("tiles left", my_left, {"window": visits[1], "packed": visits[2]})
 figures.tile_grids(walks, 128)
 
 # %% [markdown]
@@ -437,8 +427,7 @@ for dtype in ("float16", "bfloat16", "float32"):
         verdict = judge(O, L, Q, K, V, causal=causal)
         assert verdict.ok
         rows.append({"dtype": dtype, "causal": causal, "rms": verdict.rms_O})
-_ = compare("dtypes by error", my_order, [row["dtype"] for row in sorted(rows, key=lambda row: row["rms"]) if row["causal"]],
-            reasons={"bfloat16": "bfloat16? Its range is wider than that of float16, but it has fewer digits."})
+_ = compare("dtypes by error", my_order, [row["dtype"] for row in sorted(rows, key=lambda row: row["rms"]) if row["causal"]])
 figures.bars({f"{row['dtype']}{', causal' * row['causal']}": row["rms"] for row in rows}, "Each dtype has an error of its own size",
              f"Measured here, {how}: O of 97 queries, 113 keys.", "rms error against float64", log=True)
 
@@ -454,8 +443,7 @@ my_same_bits = None     # True or False
 Q, K, V = (torch.randn(1, 1, n, 64, device=device) for n in (97, 113, 113))
 O, L = fa2_triton_forward(Q, K, V, causal=True, B_r=32, B_c=64)
 O_rung, L_rung = fa2.fa2_forward(Q[0, 0], K[0, 0], V[0, 0], causal=True, B_r=32, B_c=64)
-_ = compare("kernel and rung bit for bit", my_same_bits, torch.equal(O[0, 0], O_rung), reasons={
-    True: "True? Within a dot product and a row sum, the order of additions differs, and each addition rounds."})
+_ = compare("kernel and rung bit for bit", my_same_bits, torch.equal(O[0, 0], O_rung))
 print(f"O differs by at most {max_error(O[0, 0], O_rung.double()):.1e}, L by {max_error(L[0, 0], L_rung.double()):.1e}")
 
 # %% [markdown]
@@ -545,9 +533,7 @@ for B_r, B_c in ((8, 8), (8, 16), (16, 8)):
     except RuntimeError as error:
         outcomes[name] = "fails"
         print(f"{name}: {str(error).strip().splitlines()[-1]}")
-_ = compare("small tiles", my_small_tiles, outcomes, reasons={
-    "compiles": "Compiles? The product of P and V sums over the keys of a tile, here 8.",
-    "fails": "Fails? No product sums over the queries of a tile."})
+_ = compare("small tiles", my_small_tiles, outcomes)
 
 # %% [markdown]
 # `lint_kernel` (chapter 09) closes these gaps for a kernel of your own. From a terminal, `python -m flashlab doctor --help` says how. On a GPU, NVIDIA's `compute-sanitizer` watches the addresses.

@@ -65,9 +65,7 @@ my_grids = {"preprocess": None, "dkdv": None, "dq": None}
 Q = torch.empty(2, 8, 1000, 64, device="meta")
 K = torch.empty(2, 2, 1000, 64, device="meta")
 launches = kernels.launch(Q, K, K, Q, Q, Q[..., 0], None, Q, K, K, causal=True, scale=0.125, B_r=128, B_c=128)
-compare("programs of the backward pass", my_grids, {kernel.fn.__name__.removesuffix("_kernel"): grid[0] for kernel, grid, _ in launches},
-        reasons={128: "128? There are 2 key heads: one dkdv program works for a whole group of 4 query heads.",
-                 8: "8? Each head of each sequence has its own 8 blocks."})
+compare("programs of the backward pass", my_grids, {kernel.fn.__name__.removesuffix("_kernel"): grid[0] for kernel, grid, _ in launches})
 
 # %% [markdown]
 # A program of `dkdv` goes over the query blocks of all query heads that share its key head, because $dK_j$ is the **sum** over them.
@@ -137,8 +135,7 @@ jobs = [(dv_kernel, {"Q": X, "K": X, "dO": X, "dV": X, "B": 64, "keys_in_rows": 
 stores = {name: gpu.ptx.count("stmatrix") + gpu.ptx.count("st.shared")
           for name, gpu in zip(("Q K^T", "K Q^T"), compile_all(jobs), strict=True)}
 print("instructions that store to shared memory:", stores)
-compare("the product that needs no transposing", my_product, min(stores, key=stores.get), reasons={
-    "Q K^T": "Q K^T? P has queries in rows. Its transpose is wanted from other threads than those that hold it."})
+compare("the product that needs no transposing", my_product, min(stores, key=stores.get))
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
@@ -166,8 +163,7 @@ O, L = (T[0, 0] for T in flashlab.flash_attention(*(T[None, None] for T in (Q, K
 with Memory() as mem:
     fa2_backward_two_pass(Q, K, V, O, dO, L, causal=True, B_r=16, B_c=32)
 first = next(i for i in range(100) if (i + 1) * 64 - 1 >= 3 * 128)               # its last query is not before the first key
-compare("first query block of key block 3", my_start, first, reasons={
-    3: "3? Query blocks are half as long as key blocks here.", 7: "7? Key 384 is the first of the block, and query 384 sees it."})
+compare("first query block of key block 3", my_start, first)
 figures.causal_tiles([event for event in mem.log if event.kernel == "fa2_backward_dkdv"], 96, 96)
 
 # %% [markdown]
@@ -247,10 +243,7 @@ for name, q, k in (("around 0", Q, K), ("far below 0", Q.abs() * 10, -K.abs() * 
         dq_kernel[(N // 32,)](q, k, V, dO, L_log2, D, dQ, scale, N_k, d, 32, 32, masked)
         words[name] = "NaN" if dQ.isnan().any() else "right" if max_error(dQ, truth) < 1e-3 else "wrong"
         print(f"scores {name:<12}{'masked' if masked else 'no mask':<8} {words[name]:<6} off by {max_error(dQ, truth):.0e}")
-compare("dQ without a mask", my_unmasked, words, reasons={
-    "wrong": "Wrong? A finite weight times a key of zeros is 0. And a weight of infinity times 0 is NaN.",
-    "right": "Right? A weight of exp(100) is infinite in float32, and infinity times 0 is NaN.",
-    "NaN": "NaN? With scores around 0 the weight is finite, and it meets a key of zeros."})
+compare("dQ without a mask", my_unmasked, words)
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>

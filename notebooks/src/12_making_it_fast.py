@@ -138,9 +138,7 @@ my_larger_gain = {"d": None, "mask": None}     # "64" or "128"; "causal" or "no 
 # %%
 ds = {str(d): median_gain("fa2_exp2_forward", d=d) for d in (64, 128)}
 masks = {name: median_gain("fa2_exp2_forward", causal=name == "causal") for name in ("causal", "no mask")}
-said = compare("where base 2 gains more", my_larger_gain, {"d": max(ds, key=ds.get), "mask": max(masks, key=masks.get)},
-               reasons={128: "128? The saved operations are the same for each score. Of which time are they a larger share?",
-                        "causal": "causal? With a mask there are more single operations that stay."})
+said = compare("where base 2 gains more", my_larger_gain, {"d": max(ds, key=ds.get), "mask": max(masks, key=masks.get)})
 figures.gain_of_rung(forward, "fa2_exp2_forward")
 
 # %% [markdown]
@@ -168,8 +166,7 @@ my_crossed = None     # per cent
 visible = torch.ones(4096, 4096, dtype=torch.bool).tril().unflatten(0, (-1, 128)).unflatten(2, (-1, 64))    # (T_r, B_r, T_c, B_c)
 visited, whole = visible.any(3).any(1), visible.all(3).all(1)
 crossed = visited & ~whole
-said = compare("visited tiles that need a mask", my_crossed, 100 * crossed.sum().item() / visited.sum().item(), "%",
-               reasons={3: "3? A query block has 128 rows, a key block 64: how many key blocks cross its diagonal?", 50: "50? The mask hides half of all scores, but most of these tiles are skipped."})
+said = compare("visited tiles that need a mask", my_crossed, 100 * crossed.sum().item() / visited.sum().item(), "%")
 print(f"{crossed.sum()} of {visited.sum()} tiles cross the diagonal; a query block has at most {crossed.sum(1).max()} of them")
 
 # %% [markdown]
@@ -213,8 +210,7 @@ my_N_of_larger_gain = None     # 512 or 16384
 
 # %%
 by_N = {str(N): median_gain("fa2_split_forward", causal=True, N=N) for N in (512, 16384)}
-said = compare("N at which the split gains more", my_N_of_larger_gain, max(by_N, key=by_N.get),
-               reasons={512: "512? What share of its tiles lies on the diagonal?"})
+said = compare("N at which the split gains more", my_N_of_larger_gain, max(by_N, key=by_N.get))
 figures.gain_of_rung(forward, "fa2_split_forward")
 
 # %% [markdown]
@@ -333,8 +329,7 @@ my_programs = None
 
 # %%
 fit = occupancy(threads_of(first), first.registers, first.shared_bytes)
-said = compare("programs of chapter 10's kernel on an SM", my_programs, fit.blocks,
-               reasons={2: "2? An SM has 65,536 registers and 227 KiB of shared memory. Multiply both out.", 8: "8? That is what the threads alone allow."})
+said = compare("programs of chapter 10's kernel on an SM", my_programs, fit.blocks)
 figures.blocks_that_fit(threads_of(first), first.registers, first.shared_bytes)
 
 # %% [markdown]
@@ -354,9 +349,7 @@ my_bank_steps = {"rows as they are": None, "swizzled": None, "rows padded to 144
 found = {"rows as they are": banks.steps(banks.column_of_pieces(2)),
          "swizzled": banks.steps(banks.column_of_pieces(2, banks.swizzled)),
          "rows padded to 144 bytes": banks.steps(banks.column_of_pieces(2, row_bytes=144))}
-said = compare("steps to read a column of pieces", my_bank_steps, found,
-               reasons={1: "1? The eight pieces lie in the same place of rows that are as wide as all banks.",
-                        8: "8? In which banks does the piece of the next row lie?", 2: "2? Number the 32 banks, and mark those that each piece takes."})
+said = compare("steps to read a column of pieces", my_bank_steps, found)
 lies = {name: torch.tensor([sorted(range(8), key=lambda piece: place(row, piece)) for row in range(8)])       # noqa: B023
         for name, place in (("row after row", banks.plain), ("swizzled", banks.swizzled))}
 figures.matrices({name: ((pieces == 2).float(), pieces.tolist()) for name, pieces in lies.items()}, "Different places of piece 2 in eight rows: " + ", ".join(f"{len({row.index(2) for row in pieces.tolist()})} ({name})" for name, pieces in lies.items()),
@@ -383,9 +376,7 @@ my_wgmma = None
 
 # %%
 shapes = re.findall(r"wgmma\.mma_async\.sync\.aligned\.(m\d+n\d+k\d+)", made["fa2_exp2_forward"].ptx)
-_ = compare("matrix instructions for a tile", my_wgmma, len(shapes),
-            reasons={8: "8? That is one of the two products.", 16: "16? Over which dimension does the second product sum?",
-                     24: "24? Each warpgroup issues only for its own 64 rows."})
+_ = compare("matrix instructions for a tile", my_wgmma, len(shapes))
 print("their shapes, in the PTX compiled here:", ", ".join(f"{shapes.count(shape)} of {shape}" for shape in dict.fromkeys(shapes)))
 
 # %% [markdown]
@@ -419,8 +410,7 @@ my_steps = {"one after the other": None, "overlapped": None}
 
 # %%
 loops = {name: schedule.iterations(schedule.FOUR_STEPS, 6, overlapped=name == "overlapped") for name in my_steps}
-said = compare("six iterations of four steps", my_steps, {name: schedule.finish(spans) for name, spans in loops.items()},
-               reasons={6: "6? The last iteration starts at step 5 and has four steps.", 10: "10? Time begins at 0."})
+said = compare("six iterations of four steps", my_steps, {name: schedule.finish(spans) for name, spans in loops.items()})
 figures.timelines(loops, "multiply", "six iterations of load A, load B, multiply, store C; every step takes as long.")
 
 # %% [markdown]
@@ -438,9 +428,7 @@ my_slots = {"1 slot": None, "2 slots": None, "3 slots": None}
 # %%
 copies, work = [2, 2, 2, 6, 2, 2, 6, 2], [3] * 8
 waits = {name: schedule.pipelined(copies, work, slots) for slots, name in enumerate(my_slots, 1)}
-said = compare("time with so many slots", my_slots, {name: schedule.finish(spans) for name, spans in waits.items()},
-               reasons={24: "24? That is the computing alone. The first copy comes before it, and two copies are late.",
-                        26: "26? Are both late copies done in time?", 40: "40? Add up the copies again: two of them take 6."})
+said = compare("time with so many slots", my_slots, {name: schedule.finish(spans) for name, spans in waits.items()})
 figures.timelines(waits, "compute", "copies of 2 steps, two of them of 6, beside work of 3 steps a tile.")
 
 # %% [markdown]
@@ -464,8 +452,7 @@ my_second_filling = None
 one, former, latter = (schedule.pipelined([2] * n, [3] * n, 2) for n in (6, 4, 2))
 end = schedule.finish(former)
 two = former + [span._replace(start=span.start + end, end=span.end + end, name=str(int(span.name) + 4)) for span in latter]
-said = compare("what a second filling costs", my_second_filling, schedule.finish(two) - schedule.finish(one), "steps",
-               reasons={0: "0? What has to come before the second loop can compute?", 3: "3? What does the second loop wait for: a copy, or computing?"})
+said = compare("what a second filling costs", my_second_filling, schedule.finish(two) - schedule.finish(one), "steps")
 figures.timelines({"one loop": one, "split in 4 and 2": two}, "compute", "copies of 2 steps, work of 3 steps, two slots.")
 
 # %% [markdown]
@@ -549,7 +536,7 @@ def three_ways(up, sms):
             "longest first, fixed list": max(sum(down[p::sms]) for p in range(sms))}
 
 
-said = compare("when the last block is done", my_ends, three_ways([2, 4, 6, 8], 2), reasons={10: "10? That is the best there can be. When is each SM free?"})
+said = compare("when the last block is done", my_ends, three_ways([2, 4, 6, 8], 2))
 lengths = sorted([2 * (i + 1) for i in range(32)] * 64)
 lost = {name: 100 * (end / (sum(lengths) / 132) - 1) for name, end in three_ways(lengths, 132).items()}
 figures.bars(lost, f"Longest first: a fixed list costs {lost['longest first, fixed list']:.1f} % of the time, "
@@ -599,8 +586,7 @@ my_megabytes = None     # a MB is a million bytes
 counted = bench.load_results("counters_h200")
 seen = {row["implementation"]: row["kernels"][0] for row in counted["rows"]}
 Q_bytes = 16 * 4096 * 128 * 2
-said = compare("MB that must be read", my_megabytes, 3 * Q_bytes / 1e6, "MB",
-               reasons={16.8: "16.8? That is one of the three tensors.", 100: "100? A number of bfloat16 has two bytes.", 3.1: "3.1? There are 16 heads."})
+said = compare("MB that must be read", my_megabytes, 3 * Q_bytes / 1e6, "MB")
 for name, kernel in seen.items():
     print(f"{label(name)}: {kernel['dram_read'] / 1e6:.0f} MB read from DRAM, issues in {kernel['issue_slots']:.0f} % of its slots (recorded)")
 figures.bars({name: kernel["tensor_pipe"] for name, kernel in seen.items()},
@@ -736,9 +722,7 @@ my_backward_programs = {"causal": None, "no mask, lean": None}
 
 # %%
 said = compare("programs on an SM", my_backward_programs, {name: occupancy(threads_of(gpu), gpu.registers, gpu.shared_bytes).blocks
-                                                           for name, gpu in lean.items()},
-               reasons={1: "1? Divide the SM's 65,536 registers and 227 KiB of shared memory by what a program takes.",
-                        4: "4? How many times does its shared memory fit into 227 KiB?"})
+                                                           for name, gpu in lean.items()})
 by_tma = bench.load_results("backward_h200", "TMA")               # a later run, with the lean program
 added = {(d, causal): standing([one for one in gains(by_tma, "fa2_tma_backward") if (one[0]["d"], one[0]["causal"]) == (d, causal)])
          for d in (64, 128) for causal in (False, True)}
@@ -788,9 +772,7 @@ def steps_in_turns(blocks, begin):
 
 
 _ = compare("steps of programs that take turns", my_steps_in_turns, {"all begin at tile 0": steps_in_turns(8, lambda j: 0),
-                                                                      "program j begins at tile j": steps_in_turns(8, lambda j: j)},
-            reasons={64: "64? Programs at different tiles add at the same time.", 8: "8? At tile 0 they wait for each other: when does the last program begin?",
-                     16: "16? When does the last program begin, and how many steps does it take?"})
+                                                                      "program j begins at tile j": steps_in_turns(8, lambda j: j)})
 
 # %% [markdown]
 # What do the turns cost? All four bars give the same bits each time. cuDNN does not promise that.
@@ -839,8 +821,7 @@ published = {"A100": {"TFLOP/s": 312, "TB/s": 1.555, "SMs": 108, "FLOPs": 2048, 
              "H100": {"TFLOP/s": 989, "TB/s": 3.35, "SMs": 132, "FLOPs": 4096, "exponentials": 16, "multiply-adds": 128},
              "B200": {"TFLOP/s": 2250, "TB/s": 8, "SMs": 148, "FLOPs": 8192, "exponentials": 16, "multiply-adds": 128}}
 cycles = {name: {"products": 4 * 128**3 / gpu["FLOPs"], "exponentials": 128**2 / gpu["exponentials"]} for name, gpu in published.items()}
-said = compare("cycles of a tile on a B200", my_B200_cycles, cycles["B200"],
-               reasons={512: "512? A multiplication and an addition are two FLOPs, and there are two products.", 8: "8? Each pair of a query and a key has a score."})
+said = compare("cycles of a tile on a B200", my_B200_cycles, cycles["B200"])
 for name, gpu in published.items():
     clock = 1000 * gpu["TFLOP/s"] / gpu["SMs"] / gpu["FLOPs"]
     print(f"{name}: {gpu['TFLOP/s']} TFLOP/s, {gpu['TB/s']} TB/s, {gpu['SMs']} SMs, hence {clock:.2f} GHz; "

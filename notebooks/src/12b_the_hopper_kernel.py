@@ -88,8 +88,7 @@ figures.speeds_beside(recorded, rungs, "sdpa_cudnn")
 my_expected_bytes = None
 
 # %%
-said = compare("bytes of a block of keys", my_expected_bytes, reasons={
-    16384: "That is the count of numbers. Each has two bytes.", 65536: "That is float32. A bfloat16 has two bytes."})
+said = compare("bytes of a block of keys", my_expected_bytes)
 
 # %% [markdown]
 # In the simulator a program is a Python generator: each `yield` asks the machine for something. Step through this one. The column *full* shows the phase, and what is still to come. **Stop and look** jumps to the steps that matter.
@@ -127,8 +126,7 @@ print(simulate({"warpgroup": without_a_wait(Ring("K", slots=1))}).error)
 my_second_wait = None
 
 # %%
-said = compare("a second wait for parity 0", my_second_wait, reasons={
-    "waits": "Tile 0 has ended phase 0, so the phase is odd. Only a wait for parity 1 blocks."})
+said = compare("a second wait for parity 0", my_second_wait)
 
 # %% [markdown]
 # **Your turn: a second tile** (5 minutes). Add four lines: fetch tile 1 into the same slot, wait for it, multiply, wait for the product. Try both parities. The simulator runs the program with 50 sets of durations. You want *50 runs, no error* and both tiles.
@@ -165,7 +163,7 @@ print("tiles multiplied:", [of[2] for _, (what, of) in asked if what == "wgmma"]
 my_slot_and_parity = [None, None]
 
 # %%
-said = compare("slot and parity of block 5", my_slot_and_parity, reasons={1: "Block 5 is use number 2 of its slot, and 2 is even."})
+said = compare("slot and parity of block 5", my_slot_and_parity)
 
 # %% [markdown]
 # In code: `j % slots` and `j // slots % 2`.
@@ -248,9 +246,7 @@ play_warps(simulate({"all warps": warp_programs.in_step(K, V, 4)}, threads={"all
 my_earliest_place = None
 
 # %%
-said = compare("the earliest place of K's fetch", my_earliest_place, reasons={
-    "wgmma": "It only issues the product, which reads the slot until the wait is over.",
-    "softmax": "It reads S from registers: by then the slot has been free for a while."})
+said = compare("the earliest place of K's fetch", my_earliest_place)
 
 # %% [markdown]
 # **Your turn** (5 minutes). This is the rung's program. Move the last `fetch(K, ...)` there, with an `if` of its own, and run both cells. You want *50 runs, no error*, and 27,900 cycles with one slot.
@@ -349,8 +345,7 @@ figures.holders()
 my_registers_of_S = None
 
 # %%
-said = compare("registers for S", my_registers_of_S, reasons={
-    128: "That is four warps. Eight warps have 256 threads.", 2048: "That is per warp. A warp has 32 threads."})
+said = compare("registers for S", my_registers_of_S)
 
 # %% [markdown]
 # At $d = 128$, $O$ takes as many registers as $S$, and $P$ in 16 bits half as many. A thread may have 255. This limits the tiles of all kernels here.
@@ -377,8 +372,7 @@ print(excerpt(hopper_ring.KERNEL, "P = gl.convert_layout", "P = gl.convert_layou
 my_exchanges = None
 
 # %%
-said = compare("exchanges of a block", my_exchanges, reasons={
-    4: "That is one row. A thread holds numbers of two rows.", 2: "That is one maximum of one row."})
+said = compare("exchanges of a block", my_exchanges)
 print(compiled(hopper_ring, 128).ptx.count("shfl.sync.bfly"), "in the compiled kernel")
 
 # %% [markdown]
@@ -429,8 +423,7 @@ def hopeful_producer(K, V, end):
             yield fetch(ring, j, slot)
 
 
-said = compare("tiles fetched with the wrong parity", my_fetched, reasons={
-    4: "The slots are empty, but the wait is for phase 0, which has not ended.", 2: "Even the first wait is for phase 0."})
+said = compare("tiles fetched with the wrong parity", my_fetched)
 K, V = Ring("K", slots=2), Ring("V", slots=2)
 play_warps(simulate({"producer": hopeful_producer(K, V, 4), "consumer": warp_programs.consumer(K, V, 4)}))
 
@@ -496,8 +489,7 @@ reveal("ex12b_overwrite")
 my_registers_of_a_consumer = None
 
 # %%
-said = compare("registers of a consumer's thread", my_registers_of_a_consumer, reasons={
-    312: "Both consumers share what the producer gave up.", 168: "That is before the producer gives registers away."})
+said = compare("registers of a consumer's thread", my_registers_of_a_consumer)
 print(excerpt(hopper_consumers.KERNEL, "gl.warp_specialize", "of all but the first"))
 
 # %% [markdown]
@@ -536,8 +528,7 @@ figures.speeds_beside(recorded, {"hopper_producer_forward": None, "hopper_consum
 my_n = None
 
 # %%
-said = compare("products that may still be under way", my_n, reasons={
-    0: "That waits for O's product, too.", 2: "Two products are under way: this waits for neither."})
+said = compare("products that may still be under way", my_n)
 print(excerpt(hopper_overlap.attend, "for j in range(1, end)", "O_i = scaled_rows(O_i, alpha)"))
 
 # %% [markdown]
@@ -614,8 +605,7 @@ show(hopper_words.sync, hopper_words.arrive)
 my_threads = None
 
 # %%
-said = compare("threads at the barrier of a turn", my_threads, reasons={
-    128: "Those that wait count, too.", 2: "A named barrier counts threads, not warpgroups."})
+said = compare("threads at the barrier of a turn", my_threads)
 
 # %% [markdown]
 # ### What turns do
@@ -724,8 +714,7 @@ figures.speeds_beside(recorded, {"hopper_turns_forward": None}, "hopper_overlap_
 my_ends = {"fixed": None, "counter": None}
 
 # %%
-said = compare("when the last SM is done", my_ends, unit="blocks", reasons={
-    6: "SM 1 is free after 3 blocks and takes the tile of 2; SM 0 takes the tile of 1 after 4.", 5: "SM 0 has 4 + 2 blocks."})
+said = compare("when the last SM is done", my_ends, unit="blocks")
 
 # %% [markdown]
 # A counter in HBM does the second: a producer that needs a tile adds one to it. The answer takes a while to come back, so the producer asks for the next tile before it loads this one. It lays the tile's number down beside $Q$.
@@ -971,8 +960,7 @@ judge(hopper_persistent, [*half, finite, (after, after + masked)], 128)
 my_three_tiles = None
 
 # %%
-said = compare("registers of S, P and O at 256 keys", my_three_tiles, reasons={
-    160: "S is in float32: 64 · 256 numbers on 128 threads are 128 registers.", 288: "P is in 16 bits: two numbers a register."})
+said = compare("registers of S, P and O at 256 keys", my_three_tiles)
 
 # %% [markdown]
 # The rest is too small for maxima, sums and addresses, and the compiler spills. Which idea of this chapter needs $S$ and $P$ at the same time? Give it up. You want *Passed*.

@@ -48,8 +48,7 @@ H_q, H_kv, d, SMs = 32, 8, 128, 132                      # the model of this cha
 my_idle_GPU = {"programs": None, "% of the SMs": None}
 
 # %%
-said = compare("FA2 in a decode step", my_idle_GPU, {"programs": H_q, "% of the SMs": 100 * H_q / SMs},
-               reasons={8: "8? FA2's programs belong to query heads. Key heads are only read.", 100: "100 %? An SM without a program does nothing."})
+said = compare("FA2 in a decode step", my_idle_GPU, {"programs": H_q, "% of the SMs": 100 * H_q / SMs})
 figures.programs_on_sms({f"a decode step's {H_q} programs": H_q, "the 2048 of a prompt of 8192": 2048}, SMs)
 
 # %% [markdown]
@@ -68,9 +67,7 @@ def decode_step(N_k, group):
 
 
 named = {"a key head each": decode_step(65536, 1), "4 to a key head": decode_step(65536, 4)}
-said = compare("FLOPs for each byte of a decode step", my_intensity, {name: step["flops"] / step["bytes"] for name, step in named.items()}, "FLOPs a byte",
-               reasons={2: "2? That is FLOPs for each number. A number has two bytes.", 8: "8? That is FLOPs for each number. A number has two bytes.",
-                        128: "128? A longer row takes more FLOPs, and just as many more bytes."})
+said = compare("FLOPs for each byte of a decode step", my_intensity, {name: step["flops"] / step["bytes"] for name, step in named.items()}, "FLOPs a byte")
 
 # %%
 ceilings = bench.load_results("forward_h200")
@@ -129,8 +126,7 @@ for splits in (1, 2, 4, 8, 16, 32, 64):
     formula = cost.split_kv_forward(1, N_k, 64, B_r=1, B_c=64, splits=splits)
     assert (mem.read, mem.written) == (formula.read, formula.written)
     longest[splits], moved[splits] = 100 / splits, mem.read + mem.written
-said = compare("bytes that 16 splits add", my_extra, 100 * (moved[16] / moved[1] - 1), "%",
-               reasons={1500: "1500? K and V are still read once: each program reads its own chunk.", 0: "0? The partial results also travel, in both directions."})
+said = compare("bytes that 16 splits add", my_extra, 100 * (moved[16] / moved[1] - 1), "%")
 figures.curves({"keys of the longest program": longest, "bytes in all": {s: 100 * n / moved[1] for s, n in moved.items()}},
                f"16 splits: programs 16 times as short, {100 * (moved[16] / moved[1] - 1):.1f} % more bytes",
                "Modelled: flashlab.memory, one query, 4096 keys, d = 64, float32.", "splits", "% of what one split takes", log="xy")
@@ -162,9 +158,7 @@ def steps_of(s, P=8, T=1024):
     return math.ceil(P * s / SMs) * (math.ceil(T / s) + 2)
 
 
-said = compare("17 splits against 16", my_seventeen, steps_of(17) / steps_of(16), "times",
-               reasons={2: "2? Almost. The programs are also a little shorter.", 1: "1? Count the programs: do they all run at once?",
-                        0.94: "0.94? The programs are shorter, but how many SMs are there?"})
+said = compare("17 splits against 16", my_seventeen, steps_of(17) / steps_of(16), "times")
 figures.programs_on_sms({f"{s} splits": 8 * s for s in (16, 17, 33)}, SMs)
 
 # %% [markdown]
@@ -198,8 +192,7 @@ my_token = None     # KiB
 
 # %%
 per_token = 32 * H_kv * d * 2 * 2
-said = compare("a token in the cache", my_token, per_token / 1024, "KiB",
-               reasons={64: "64? The cache holds K and V.", 512: "512? The cache holds key heads, not query heads.", 4: "4? Each of the 32 layers has a cache."})
+said = compare("a token in the cache", my_token, per_token / 1024, "KiB")
 print(f"{format_bytes(per_token)} a token; with 131,072 tokens {format_bytes(131072 * per_token)} for one text")
 
 # %% [markdown]
@@ -227,9 +220,7 @@ for n in range(12):
     outputs.append(split_kv_forward(new_q[n:n + 1], cache_K[:n + 1], cache_V[:n + 1], splits=3, B_c=2)[0])
 off_by = {name: max_error(torch.cat(outputs), attention(new_q, new_k, new_v, causal=causal)[0])
           for name, causal in (("attention without a mask", False), ("causal attention", True))}
-said = compare("twelve steps together", my_twelve, min(off_by, key=off_by.get),
-               reasons={"attention without a mask": "Which keys are in the cache when the first query comes?",
-                        "neither": "Write down which keys the first three queries see."})
+said = compare("twelve steps together", my_twelve, min(off_by, key=off_by.get))
 print(", ".join(f"{name}: off by {error:.1e}" for name, error in off_by.items()))
 
 # %% [markdown]
@@ -267,9 +258,7 @@ figures.matrices({"": (filled, [row + [""] * (4 - len(row)) for row in block_tab
 my_key_45 = {"page": None, "row": None}
 
 # %%
-said = compare("key 45 of sequence 2", my_key_45, {"page": block_table[2][45 // 16], "row": 45 % 16},
-               reasons={2: "2? That is the page's number within the sequence. The block table says where this page is.", 1: "1? Pages count from 0.",
-                        45: "45? A page has 16 rows.", 12: "12? Rows count from 0, and so does key 45."})
+said = compare("key 45 of sequence 2", my_key_45, {"page": block_table[2][45 // 16], "row": 45 % 16})
 
 # %% [markdown]
 # **Your turn** ([exercises/ex13_page_lookup.py](../exercises/ex13_page_lookup.py), 20 minutes). Load a tile of keys from a paged cache.
@@ -313,8 +302,7 @@ my_programs_at_work = None
 # %%
 first = 65536 - 4096                                       # the first key that the last query sees
 at_work = sum(chunk.stop > first for chunk in tiles(65536, 65536 // 16))
-said = compare("programs with a key in the window", my_programs_at_work, at_work,
-               reasons={16: "16? How many keys has a chunk, and where does the window lie?", 2: "2? Does the window begin in the middle of a chunk?"})
+said = compare("programs with a key in the window", my_programs_at_work, at_work)
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
@@ -342,8 +330,7 @@ my_step = None     # per cent
 # %%
 x = torch.linspace(1, 448, 100_000)
 off = ((x.to(torch.float8_e4m3fn).float() - x).abs() / x).max().item()
-said = compare("largest relative error of e4m3", my_step, 100 * off, "%",
-               reasons={12.5: "12.5? That is the distance of two neighbors. How far from the nearest can a number be?"})
+said = compare("largest relative error of e4m3", my_step, 100 * off, "%")
 print(f"up to {100 * off:.1f} % of a number (measured here): of 1 that is {off:.2f}, of 30 {30 * off:.1f}")
 
 # %% [markdown]
@@ -399,9 +386,7 @@ my_bytes_a_number = {"16 bits": None, "quantized in every call": None, "quantize
 # %%
 wide, narrow = torch.bfloat16.itemsize, torch.float8_e4m3fn.itemsize
 said = compare("bytes for a number of the cache", my_bytes_a_number,
-               {"16 bits": wide, "quantized in every call": wide + 2 * narrow, "quantized once": narrow}, "bytes",
-               reasons={3: "3? Attention has to read what was quantized.", 1: "1? The call has to read the 16-bit cache first.",
-                        2: "2? Count each reading and each storing, with its own number of bytes."})
+               {"16 bits": wide, "quantized in every call": wide + 2 * narrow, "quantized once": narrow}, "bytes")
 
 # %% [markdown]
 # **Takeaway.** FP8 saves bytes and costs digits: measure the error on your own numbers. Quantize a token when it enters the cache, not in every call.
@@ -416,9 +401,7 @@ my_latent_intensity = None
 # %%
 latent = {"flops": cost.attention_flops(1, 128, 1, 65536, 576, 512), "bytes": 65536 * 576 * 2}      # one text, one layer
 intensity = latent["flops"] / latent["bytes"]
-said = compare("FLOPs for each byte of MLA's step", my_latent_intensity, intensity, "FLOPs a byte",
-               reasons={128: "128? That is right for the key. The value's product needs no further bytes.",
-                        256: "256? The value has 512 of the 576 columns.", 4: "4? Here 128 query heads share a row, not 4."})
+said = compare("FLOPs for each byte of MLA's step", my_latent_intensity, intensity, "FLOPs a byte")
 print(f"from {matmul_tflops / copy_tb_s:.0f} FLOPs a byte on, products take longer than bytes (recorded)")
 figures.roofline([{"op": f"{group} to a key head"} | decode_step(65536, group) for group in (1, 16)] + [{"op": "MLA"} | latent],
                  copy_tb_s, matmul_tflops, f"Modelled points; ceilings recorded on {bench.where(ceilings)}.")
@@ -445,8 +428,7 @@ O_2, m_2, l_2 = merge((O_1, L_1, torch.ones_like(L_1)), (torch.zeros_like(O_1), 
 scores = torch.cat([one_q @ some_k.T / 8, sink[:, None]], 1).double()    # one column more
 sink_error = max_error(O_2 / l_2[:, None], torch.softmax(scores, 1)[:, :-1] @ some_v.double())
 assert sink_error < 1e-6
-said = compare("share of O that a sink leaves", my_share_kept, (O_2 / l_2[:, None] / O_1).mean().item(),
-               reasons={1: "1? The sink has no value, but it joins the denominator.", 0.67: "0.67? Compare the two sums of exponentials, not the scores."})
+said = compare("share of O that a sink leaves", my_share_kept, (O_2 / l_2[:, None] / O_1).mean().item())
 print(f"merged with a sink: {sink_error:.1e} from a softmax with one more column")
 
 # %% [markdown]
@@ -542,8 +524,7 @@ for access in seen.of("K"):
     if head % 2 == 0:                                                                # key head 0
         reads[head // 2, split, torch.from_numpy(access.elements[access.mask] // 32 % 128).unique()] = split + 1
 idle = reads.isnan().all(-1).sum().item()
-compare("programs without a key", my_idle_programs, idle if not seen.problem else "unseen",
-        reasons={0: "0? The text of 6 keys has one tile. How many programs can share it?", 3: "3? Count the tiles of each of the three texts."})
+compare("programs without a key", my_idle_programs, idle if not seen.problem else "unseen")
 figures.matrices({"": (reads.flatten(0, 1), None)}, f"Each text splits its own keys, and {idle} of 12 programs get none",
                  f"Measured here: loads of K by the programs of key head 0. {seen.problem}", "key", "program", number="",
                  rows=[f"text {b}, split {s}" for b in range(3) for s in range(4)])

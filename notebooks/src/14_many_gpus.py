@@ -51,8 +51,7 @@ my_gib = None
 N, H, d = 2**20, 32, 128
 bytes_of_one = N * H * d * 2
 print(f"Q, K, V, O, dQ, dK, dV, dO: {8 * bytes_of_one / 2**30:.0f} GiB; S alone would be {H * N * N * 2 / 2**40:.0f} TiB")
-said = compare("GiB of one layer's attention at a million tokens", my_gib, 8 * bytes_of_one / 2**30, "GiB",
-               reasons={8: "8? That is one of the eight tensors.", 32: "32? Each of the four has a gradient of the same size.", 2: "2? There are 32 heads."})
+said = compare("GiB of one layer's attention at a million tokens", my_gib, 8 * bytes_of_one / 2**30, "GiB")
 
 # %% [markdown]
 # One layer fills most of an 80 GB GPU. So we split the sequence among $R$ processes with one GPU each. *Rank* $r$ keeps $n = N/R$ rows of $Q$, $K$, $V$ and $O$. But its queries must meet *all* keys.
@@ -72,8 +71,7 @@ O, m, l = merge(*((O, L, torch.ones_like(L)) for O, L in (first, second)))
 truth, L_truth = attention(Q, K, V)
 print(f"O / l is off by {max_error(O / l[..., None], truth):.1e}, m + log l by {max_error(m + l.log(), L_truth):.1e}")
 own, other = torch.tensor([3.0, 5.0]).exp()
-said = compare("share of the own keys", my_own_share, (own / (own + other)).item(),
-               reasons={0.375: "0.375? That is 3 of 8. L is a logarithm: compare the sums themselves.", 0.88: "0.88? That is the other half's share."})
+said = compare("share of the own keys", my_own_share, (own / (own + other)).item())
 
 # %% [markdown]
 # So a rank can meet the blocks of keys in any order, and merge each result into its $O$ and $L$.
@@ -111,8 +109,7 @@ with tempfile.TemporaryDirectory() as folder:
 for name, verdicts in run["verdicts"].items():
     print(name, *verdicts, sep="\n    ")
 calls = run["runs"]["all"][0]["calls"]
-said = compare("whose keys rank 0 holds in step 1", my_owner, calls[1]["keys"][0] // (run["N"] // 4),
-               reasons={1: "1? Blocks go to the next higher rank. From which rank does rank 0 receive?", 0: "0? Its own block is with rank 1 by then."})
+said = compare("whose keys rank 0 holds in step 1", my_owner, calls[1]["keys"][0] // (run["N"] // 4))
 figures.ring_parts(run["runs"]["all"], run["N"], "Measured here: four processes over gloo, no mask.")
 
 # %% [markdown]
@@ -153,9 +150,7 @@ def timeline(hidden, steps=4, compute=3, message=2):
 
 
 both = {"sent after computing": timeline(False), "sent while computing": timeline(True)}
-compare("time of four steps of a ring", my_time, {name: end for name, (_, end) in both.items()},
-        reasons={20: "20? After the last step nothing is sent.", 14: "14? Between two steps the message runs beside the computing.",
-                 9: "9? There are four steps to compute, and three messages."})
+compare("time of four steps of a ring", my_time, {name: end for name, (_, end) in both.items()})
 figures.timelines({name: spans for name, (spans, _) in both.items()}, "compute", "one of four ranks; a message takes 2, computing 3.")
 
 # %% [markdown]
@@ -210,8 +205,7 @@ def work(zigzag, R=4, n=64):
 
 works = {"in order": work(False), "zig-zag": work(True)}
 slowest = sum(max(step) for step in zip(*works["in order"], strict=True))
-said = compare("speed-up of four ranks in order", my_speedup_in_order, sum(map(sum, works["in order"])) / slowest, "times",
-               reasons={4: "4? Do all four ranks have work in every step?", 2: "2? In step 0 every rank computes only half a block."})
+said = compare("speed-up of four ranks in order", my_speedup_in_order, sum(map(sum, works["in order"])) / slowest, "times")
 if mine := yours.answer("ex14_zigzag"):                     # once it passes
     works["yours"] = [[sum(0.125 if masked else 0.25 for *_, masked in mine(rank, step, 4)) for step in range(4)] for rank in range(4)]
 needed = {name: sum(max(step) for step in zip(*of_ranks, strict=True)) for name, of_ranks in works.items()}
@@ -249,8 +243,7 @@ def race(work):
 
 in_order, zigzag = (race(works[name]) for name in ("in order", "zig-zag"))
 now = next(int(span.name) for span in in_order if span.end > max(span.end for span in zigzag))
-said = compare("step of the ring in order when zig-zag is done", my_step_in_order, now,
-               reasons={3: "3? Step 0 takes one unit in order, every later step two.", 1: "1? Zig-zag takes one unit for each of its four steps."})
+said = compare("step of the ring in order when zig-zag is done", my_step_in_order, now)
 figures.timelines({"in order": in_order, "zig-zag": zigzag}, "rank 0", "four ranks, causal; a unit of time is half a block of scores.")
 
 # %% [markdown]
@@ -279,8 +272,7 @@ blocks = K.split(16, dim=2)
 _, L = flash_attention(Q, K, V, return_lse=True)
 shares = torch.stack([torch.exp(Q @ K_j.mT * 16**-0.5 - L[..., None]).sum(-1) for K_j in blocks])      # (4, B, H, N)
 print("weights of the first query in each block:", [round(share, 3) for share in shares[:, 0, 0, 0].tolist()])
-said = compare("sum of the weights over all blocks", my_sum, shares.sum(0).mean().item(),
-               reasons={4: "4? That would be right with each block's own L.", 0.25: "0.25? Is one block's share always a quarter? Add up all four."})
+said = compare("sum of the weights over all blocks", my_sum, shares.sum(0).mean().item())
 
 # %% [markdown]
 # So the backward pass is another trip round the ring. Each step calls chapter 11's kernels on one block, with the final $O$ and $L$. $dQ$ stays with its queries. $dK$ and $dV$ travel behind their block, and every rank adds its part. One step after the last they are back with their owner. `ring_attention` sums all three in float32.
@@ -303,8 +295,7 @@ my_ratio = None
 
 # %%
 forward, backward = ring.bytes_sent(64, 4096, 8, 128, 128, 2)
-said = compare("bytes backward for each byte forward", my_ratio, backward / forward, "times",
-               reasons={2: "2? dK and dV alone take twice the bytes. What travels besides?", 1: "1? Which tensors travel now, and in how many bits?"})
+said = compare("bytes backward for each byte forward", my_ratio, backward / forward, "times")
 measured = run["runs"]["all"][0]["sent"]
 formula = ring.bytes_sent(4, run["N"] // 4, run["H_kv"], run["d"], run["d"], 4)
 print(f"rank 0 of the four processes sent {measured[0]} bytes forward, {measured[1]} backward (measured here)")
@@ -335,8 +326,7 @@ for H_kv in (32, 8):
     sent = {"ring": ring.bytes_sent(8, 4096, H_kv, 128, 128, 2)[0], "Ulysses": 2 * ulysses(8, 4096, 32, H_kv, 128, 128)}
     print(f"H_q = 32, H_kv = {H_kv}: " + ", ".join(f"{name} {count / 2**20:.0f} MiB" for name, count in sent.items()))
     if H_kv == 32:
-        said = compare("the ring's bytes for each of Ulysses", my_times_ulysses, sent["ring"] / sent["Ulysses"], "times",
-                       reasons={8: "8? Ulysses sends Q and O as well, the ring only K and V."})
+        said = compare("the ring's bytes for each of Ulysses", my_times_ulysses, sent["ring"] / sent["Ulysses"], "times")
 
 # %% [markdown]
 # | | Ulysses | ring |

@@ -70,9 +70,7 @@ matrices = {name: weight for name, weight in model.named_parameters() if weight.
 first = gpt.held_back_loss(model, held_back)
 print(f"{sum(weight.numel() for weight in matrices.values()):,} weights; the first loss is {first:.2f}, "
       f"and ln 256 = {torch.tensor(256.0).log():.2f}")
-_ = compare("the small GPT", my_model, {"weights": sum(weight.numel() for weight in matrices.values()), "first loss": first}, reasons={
-    393_216: "The embedding and the head are two matrices.", 458_752: "Keys and values have one head of 64 columns each.",
-    8: "That is in bits, log2 of 256. A nat is a natural logarithm."})
+_ = compare("the small GPT", my_model, {"weights": sum(weight.numel() for weight in matrices.values()), "first loss": first})
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
@@ -111,8 +109,7 @@ def gradients(attention):
 truth, ours = (gradients(gpt.ATTENTIONS[name]) for name in ("naive", "flash_attention"))
 off = ((truth - ours).abs().max() / truth.abs().max()).item()
 print(f"naive and flash_attention differ by {off:.0e} of the largest gradient (measured here, in float64)")
-_ = compare("difference of gradients in float64", my_difference, nearest(off, (1e-16, 1e-12, 1e-8, 1e-4)), reasons={
-    1e-8: "That is a rounding of float32. These gradients are float64.", 1e-12: "Few additions change their order here. Errors stay near one rounding."})
+_ = compare("difference of gradients in float64", my_difference, nearest(off, (1e-16, 1e-12, 1e-8, 1e-4)))
 
 # %% [markdown]
 # ### The same loss curve
@@ -197,8 +194,7 @@ large = gpt.Shape(layers=12, width=1024, heads=8, kv_heads=8)
 Ns = [1024 * 2**n for n in range(9)]
 needs = {name: {N: gpt.training_bytes(large, 1, N, naive=name == "naive") for N in Ns} for name in ("naive", "flash_attention")}
 fits = {name: max(N for N, nbytes in needs[name].items() if nbytes <= 80 * 2**30) for name in my_context}
-_ = compare("longest context in 80 GiB", my_context, fits, reasons={
-    16384: "P alone takes 96 GiB there: 12 layers · 8 heads · 16,384² · 4 bytes.", 131072: "21 · 1024 numbers in each of 12 layers take 126 GiB there."})
+_ = compare("longest context in 80 GiB", my_context, fits)
 figures.curves(needs, "80 GiB have room for " + ", ".join(f"{N:,} tokens with {name}" for name, N in fits.items()),
                "Modelled: weights, gradients, AdamW's averages, and what autograd keeps, float32, one text. Tests hold the formula against "
                "what autograd keeps, to the byte.", "context N, one text", "bytes while training", log="xy", byte="y", ticks=Ns[::2],
@@ -307,8 +303,7 @@ prompt = gpt.encode("First Citizen:\nWe are")[None].to(device)
 cached, whole = (gpt.generate(learned, prompt, 100, cached=cached) for cached in (True, False))
 changed = (cached != whole).sum().item()
 print(f"{changed} of 100 tokens differ.")
-_ = compare("tokens that a cache changes", my_changed, changed, reasons={
-    100: "A cache holds the numbers that would be computed again."})
+_ = compare("tokens that a cache changes", my_changed, changed)
 
 # %% [markdown]
 # And how long does a token take? Without a cache the whole text passes through the model again: after 512 tokens that is more than 512 times the FLOPs.
@@ -433,8 +428,7 @@ if with_transformers:
         alone, padded = llama(short[None]).logits[0], llama(batch, attention_mask=keep).logits[1, 3:]
     off = (alone - padded).abs().max().item()
     print(f"padding changes the logits of the real tokens by at most {off:.0e}, of {alone.abs().max():.1f}")
-    _ = compare("does padding change a text's logits", my_padding, "no" if off < 1e-3 else "yes", reasons={
-        "yes": "The padding is taken out before attention sees it."})
+    _ = compare("does padding change a text's logits", my_padding, "no" if off < 1e-3 else "yes")
     print(llama.generate(short[None], max_new_tokens=8, do_sample=False)[0].tolist())
 
 # %% [markdown]

@@ -262,8 +262,7 @@ my_mib = None
 peak = kernel[last]["peak_bytes"]
 O_and_L = kernel[last]["B"] * kernel[last]["H"] * last * (2 * d + 4)
 print(f"N = {last}: O and L are {O_and_L / 2**20:.1f} MiB (modelled), the kernel's peak is {peak / 2**20:.1f} MiB ({how})")
-said = compare("peak of the kernel at the largest N", my_mib, peak / 2**20, "MiB", reasons={
-    128: "O has 2 bytes a number, not 4.", 256: "Q, K and V are inputs. They do not count."})
+said = compare("peak of the kernel at the largest N", my_mib, peak / 2**20, "MiB")
 in_units(said, 2**20).on(figures.benchmark(results, "peak_bytes", d, causal, live=live))
 
 # %% [markdown]
@@ -494,9 +493,7 @@ ps = {f"{unit} alone": time for unit, time in alone.items()} | {"one after the o
 for name in (simple, ours, *others):
     ps[name] = 4 * 64 / max(r["tflops"] for r in measured(name, 64, False).values())
 place_of_ours = "less" if ps[ours] < max(alone.values()) else "between" if ps[ours] < sum(alone.values()) else "more"
-said = compare("time of a score at d = 64", my_ps, place_of_ours, reasons={
-    "more": "That would be one after the other. The Hopper kernel's consumers take turns (chapter 12b).",
-    "less": "All products and all exponentials have to be computed, each on its own unit."})
+said = compare("time of a score at d = 64", my_ps, place_of_ours)
 fast = {name: time for name, time in ps.items() if time < 3 * ps[ours]}                 # the others' bars would squash these
 figures.bars(fast, f"The kernel's time of a score is {ps[ours] / sum(alone.values()):.2f} times that of its units one after the other",
              f"{source[0].upper()}{source[1:]}. d = 64, no mask, each at its best N.", "picoseconds a score, whole GPU")
@@ -670,8 +667,7 @@ def ratio_to_ours(row):
 
 sold = [row for row in results["rows"] if not row["skipped"] and row["implementation"] not in (ours, "yours")]
 best, worst = max(sold, key=ratio_to_ours), min(sold, key=ratio_to_ours)
-said = compare("the most flattering comparison", my_advertisement, {"against": best["implementation"], **{key: best[key] for key in ("N", "d", "causal")}},
-               reasons={"sdpa_flash": "That is an honest rival. There is a slower one in the plots."})
+said = compare("the most flattering comparison", my_advertisement, {"against": best["implementation"], **{key: best[key] for key in ("N", "d", "causal")}})
 ads = {f"{label(row['implementation'])}, N = {row['N']}, d = {row['d']}, {'causal' if row['causal'] else 'no mask'}": ratio_to_ours(row)
        for row in (best, max((r for r in sold if r["implementation"] == "sdpa_flash"), key=ratio_to_ours), worst)}
 figures.bars(ads, f"The same kernel is {ratio_to_ours(best):.0f} times as fast as one rival, and {ratio_to_ours(worst):.2f} times as fast as another",
