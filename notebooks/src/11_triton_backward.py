@@ -144,7 +144,7 @@ compare("the product that needs no transposing", my_product, min(stores, key=sto
 #
 # </details>
 #
-# `L` and `D`, indexed `[:, None]` in chapter 10 because queries were rows, are `[None, :]` here: queries are columns.
+# Chapter 10 indexed a number for each query, such as `m_new`, by `[:, None]`: queries were rows. Here queries are columns, so `L` and `D` are indexed by `[None, :]`.
 #
 # **Takeaway.** Compute a tile in the orientation that the next product needs.
 #
