@@ -461,7 +461,12 @@ device = kernel_device()
 def play_decode():
     """One text of 80 keys, 4 query heads on one key head, d = 16, two splits of tiles of 32 keys."""
     Q, K, V, n = torch.randn(1, 4, 1, 16), torch.randn(1, 1, 80, 16), torch.randn(1, 1, 80, 16), torch.tensor([80])
-    return play(record_kernel(flashlab.flash_attention_decode, Q, K, V, n.int(), splits=2, backend="triton"))
+    run = record_kernel(flashlab.flash_attention_decode, Q, K, V, n.int(), splits=2, backend="triton")
+    for step in run.steps:
+        if step.phase == "decode_kernel":                 # its parameters O and L are given O_split and L_split
+            step.moves = tuple(move._replace(name=f"{move.name}_split", cols=move.cols or (0, 1))
+                               if move.name in "OL" else move for move in step.moves)
+    return play(run)
 
 # %% [markdown]
 # `flash_attention_decode` launches two kernels: `decode_kernel`, with a program for each chunk of each key head, and `merge_kernel`. Here is a small step: 4 query heads share one key head, and 80 keys in 3 tiles are split in two. Follow one program from its first line to its two stores, then the merge of a row. The player works in Triton's interpreter, so on a CPU.
