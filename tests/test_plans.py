@@ -118,6 +118,15 @@ def test_a_watcher_of_launches_hears_every_one_and_few_plans_and_no_tensors_are_
     assert [storage() for storage in gone] == [None] * 3
 
 
+def test_launches_that_cannot_be_packed_are_worked_out_again(counted, monkeypatch):
+    """Whatever is wrong with the driver, the call has been made."""
+    monkeypatch.setattr(driver, "Packed", lambda *_: next(iter(())))
+    for _ in range(2):
+        Q, K, V = tensors()
+        assert judge(attend(Q, K, V), None, Q, K, V, causal=True).ok
+    assert counted == {"picked": 2, "replayed": 0}
+
+
 def test_gradients_are_replayed(counted):
     """Of O alone, of O and L, and of a sum, whose dO is one expanded number."""
     losses = [lambda O, L, dO: (O * dO).sum(), lambda O, L, dO: (O * dO).sum() + L.sum(), lambda O, L, dO: O.sum()]

@@ -43,8 +43,7 @@ class Packed:
     """Launches, one after the other. cells: by a tensor's name, where all kernels find its address."""
 
     def __init__(self, launches, compiled, names):
-        """names: the name of each tensor by its id. Raises: KeyError, OSError or AttributeError where a launch cannot
-        be packed"""
+        """names: the name of each tensor by its id. Raises: some exception where a launch cannot be packed"""
         self.cells = {name: ctypes.c_uint64() for name in names.values()}
         self.maps = {name: [] for name in names.values()}          # the tensor maps with this tensor's address
         self.steps = [self.step(*each, names) for each in zip(launches, compiled, strict=True)]
@@ -53,8 +52,9 @@ class Packed:
 
     def step(self, launch, compiled, names):
         (_, grid, arguments), data = launch, compiled.metadata
-        if data.num_ctas != 1 or data.launch_cooperative_grid or data.launch_pdl or data.global_scratch_size:
-            raise KeyError("an attribute of the launch that is not packed here")
+        if data.num_ctas != 1 or data.launch_cooperative_grid or data.launch_pdl or (
+                data.global_scratch_size or data.profile_scratch_size):
+            raise ValueError("an attribute of the launch that is not packed here")
         packed, metas = [], iter(getattr(data, "tensordesc_meta", None) or ())
         for name, kind in compiled.src.signature.items():
             value = arguments.get(name)
@@ -68,7 +68,7 @@ class Packed:
                 packed.append(SCALARS[kind](value))
         packed += [ctypes.c_uint64(0)] * 2                         # scratch memory, of which these kernels take none
         if [ctypes.sizeof(one) for one in packed] != sizes_of_parameters(compiled.function):
-            raise KeyError("Triton passes arguments in another order")
+            raise ValueError("Triton passes arguments in another order")
         pointers = (P * len(packed))(*map(ctypes.addressof, packed))
         config = Config(*(*grid, 1, 1)[:3], 32 * data.num_warps, 1, 1, data.shared, None, None, 0)
         return config, ctypes.byref(config), P(compiled.function), pointers, packed

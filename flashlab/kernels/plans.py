@@ -137,7 +137,7 @@ def _packed(launches, compiled, names, made):
             if id(T) not in names and hasattr(T, "made_by"):
                 names[id(T)] = f"temporary {len(made)}"
                 made[names[id(T)]] = T.made_by, (T.shape,), T.dtype
-    with contextlib.suppress(KeyError, OSError, AttributeError):   # no CUDA, or a launch that cannot be packed
+    with contextlib.suppress(Exception):               # the call itself has succeeded: only its plan would be missing
         return driver.Packed(launches, compiled, names)
 
 

@@ -33,7 +33,7 @@ MiB = 2**20
 #
 # A GPU is about a hundred processors, called **streaming multiprocessors** or SMs, with memories around them. In an SM, an arithmetic unit adds or multiplies two numbers at a time. A **tensor core** multiplies two small matrices in one instruction. Nearly all of a GPU's TFLOP/s come from tensor cores.
 #
-# The picture shows an H100 to scale. The area of a square is the size of a memory. The height of a bar is the speed of the way between two of them.
+# The picture shows an H100 to scale. The area of a blue square is the size of a memory: beside HBM, shared memory and L2 are dots. The height of a gray bar is the speed of the way between two of them.
 
 # %% jupyter={"source_hidden": true}
 from flashlab_course.figures.colors import BLUE, PALE, WRITTEN
@@ -42,7 +42,6 @@ from flashlab_course.figures.style import figure, finish
 
 h100, h100_words = numbers("memory_bandwidth", live=False)
 read = [pick(h100, level="shared memory")[0]["tb_s"], max(row["tb_s"] for row in h100[:-1]), pick(h100, footprint=1024 * MiB)[0]["tb_s"]]
-
 @figure
 def memories():
     fig, ax = panel(9, 3.4)
@@ -53,7 +52,8 @@ def memories():
         box(ax, x - 3.2, -tb_s / 20, 3.2, tb_s / 10, WRITTEN)
         write(ax, x - 1.6, -tb_s / 20 - 0.3, f"{tb_s:.3g} TB/s")
         box(ax, x - side * (n < 2) / 2, -side / 2, side, side, BLUE, "HBM\n80 GB" * (n == 2), zorder=5)
-    write(ax, 5.7, 2.3, "shared memory, 33 MiB"), write(ax, 8.9, 0.8, "L2, 50 MiB")
+    for x, name in ((5.7, "shared memory, 33 MiB"), (8.9, "L2, 50 MiB")):
+        ax.annotate(name, (x, 0.1), (x, 2.3), ha="center", va="center", arrowprops={"arrowstyle": "->", "shrinkA": 8})
     return finish(fig, f"HBM holds {80e9 / 33 / MiB:.0f} times as much as all shared memory, and is {read[0] / read[2]:.0f} times slower", h100_words)
 memories()
 
@@ -441,11 +441,12 @@ for row in sorted(flight_rows, key=lambda row: row["in_flight"]):
     measured[f"{row['each']} bytes a thread"][row["in_flight"]] = row["tb_s"]
 low, enough, high = 2**16, ns * rate * 1000, 2**24
 law = {"bytes ÷ latency, up to the bandwidth": {low: low / ns / 1000, enough: rate, high: rate}}
-said.on(figures.curves(measured, f"{enough / MiB:.1f} MiB have to be on their way all the time to keep HBM busy", flight_words,
+busy = min(row["in_flight"] for row in flight_rows if row["tb_s"] > 0.95 * rate)
+said.on(figures.curves(measured, f"HBM is busy with {busy / MiB:.0f} MiB on their way; the law asks for {enough / MiB:.1f}", flight_words,
                        "bytes on their way at once, all SMs", "TB/s from HBM", log="xy", byte="x", dashed=law), axis="x")
 
 # %% [markdown]
-# 2048 threads on each SM with 4 bytes each are not enough. A quarter of them with 16 bytes each do about as well. FlashAttention uses few threads, and each keeps many bytes on their way: whole tiles travel while others are multiplied (chapter 12).
+# The law takes the latency of an idle memory, so it is a lower bound: the record comes near the full rate with {{busy / MiB:.0f}} MiB on their way. 2048 threads on each SM with 4 bytes each are not enough. A quarter of them with 16 bytes each do about as well. FlashAttention uses few threads, and each keeps many bytes on their way: whole tiles travel while others are multiplied (chapter 12).
 #
 # **Takeaway.** Bytes on their way = bandwidth × latency. Many threads, wide loads and early loads are three ways to get there.
 #

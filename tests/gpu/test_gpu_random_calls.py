@@ -9,6 +9,7 @@ import torch
 from calls import DecodeCall, random_call
 
 import flashlab  # noqa: F401   before triton: it decides whether kernels are interpreted
+from flashlab.kernels import plans
 from flashlab.operator.decoding import flash_attention_decode
 from flashlab.triton_mode import import_triton
 from flashlab_course.bench.decode import shuffled_table
@@ -30,6 +31,7 @@ def test_random_calls_on_a_gpu(first):
     """Each twice: the second call is made by the plan of the first."""
     found = [f"call {number}: {reason}" for number in range(first, first + 50)
              if (reason := wrong(number) or wrong(number))]
+    assert plans._plans, "no launch could be packed: kernels/driver.py no longer knows what Triton passes"
     assert not found, found
 
 

@@ -49,8 +49,7 @@ MEASURED_HERE = {}         # section -> rows, or None where it failed: tried onc
 def numbers(section, name="basics_h100", live=True, needs=()):
     """(rows, words) of a section: measured here where there is a GPU, else recorded; the words say which, and where.
 
-    Rows that were skipped are left out. live=False: recorded in any case; "counters", by ncu,
-    is in the records alone.
+    Rows that were skipped are left out. live=False: recorded in any case. "counters", by ncu, is in the records alone.
     needs: labels of rows that must be among those measured here, else the recorded ones are taken.
     Where nothing is recorded rows is [], and the words say how to record it.
     """
