@@ -10,7 +10,6 @@ from flashlab_course.gpu import cuda, simt
 @pytest.mark.gpu
 @pytest.mark.parametrize("name, grid, block, sizes, numbers", [
     ("vector_add", 4, 64, 3 * [(200,)], [200]),
-    ("vector_add", 1, 64, 3 * [(8,)], [8]),
     ("matrix_add", (3, 5), (32, 8), 3 * [(40, 70)], [40, 70]),
     ("matrix_add_down_columns", (2, 9), (32, 8), 3 * [(40, 70)], [40, 70]),
     ("block_sum", 4, 128, [(512,), (4,)], []),
