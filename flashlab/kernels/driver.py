@@ -1,7 +1,7 @@
 """Launches by the CUDA driver, of kernels that Triton has compiled, with arguments that are packed once.
 
-Triton's launcher packs all arguments and encodes all tensor descriptors in each launch, for 5 to 20 µs of the host's
-time. In the launches of a plan only addresses change from call to call: here they are all that is written.
+Triton's launcher packs all arguments and encodes all tensor descriptors in each launch, in Python. In the launches of a
+plan only addresses change from call to call: here they are all that is written.
 Private names of Triton's compiled kernels are used here alone. The order in which Triton passes arguments is not
 promised either: cuFuncGetParamInfo must agree with their number and sizes, else the launch is not packed.
 """
