@@ -176,6 +176,7 @@ my_tokens = None
 # %%
 largest = max(N for N in range(1, 257) if not overflow(N))
 said = compare("tokens whose scores fit into SRAM", my_tokens, largest)
+print(overflow(largest + 1))
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
