@@ -64,7 +64,7 @@ def one_query():
             ax.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "->", "color": color, "lw": 1 + 3 * share, "shrinkA": 0})
             write(ax, x + 0.8 * (color == ORANGE), y + (0.25 if y > 0 and color != ORANGE else -0.35), name, color=color)
         axes(ax, "first entry", "second entry", xlim=(-3.5, 3.5), ylim=(-2, 3))
-    return finish(fig, f"Key {p.argmax()} takes {p.max():.0%} of the weight, so the output is near value {p.argmax()}",
+    return finish(fig, f"Key {p.argmax()} takes {p.max():.0%} of the weight, which pulls the output towards value {p.argmax()}",
                   "Computed here: arrows from the origin to each vector. Thick: a large weight.")
 one_query()
 
@@ -87,7 +87,7 @@ print(judge(O, None, Q, K, V))
 # %% [markdown]
 # ### Why divide by $\sqrt{d}$?
 #
-# Take two vectors of length $d$ whose entries are independent, with mean 0 and variance 1. Their dot product has variance $d$. At $d = 64$ such scores spread by 8. A few keys then get most of the weight, by chance. The other keys hardly learn: a weight $p$ changes with its score at the rate $p\,(1 - p)$, which is almost 0 when $p$ is. Here 512 queries look at 512 keys.
+# Take two vectors of length $d$ whose entries are independent, with mean 0 and variance 1. Their dot product has variance $d$. At $d = 64$ such scores spread by 8. A few keys then get most of the weight, by chance. The other keys hardly learn: a weight $p$ changes with its score at the rate $p\,(1 - p)$, and that is almost 0 for a small $p$. Here 512 queries look at 512 keys.
 
 # %%
 Q, K, ranked = torch.randn(512, 64), torch.randn(512, 64), {}

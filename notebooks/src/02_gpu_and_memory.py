@@ -163,16 +163,16 @@ figures.roofline(points, 1.5, 312, "Modelled: an A100's published limits.")
 #
 # </details>
 #
-# A measured GPU reached {{roof[0]:.2f}} TB/s and {{roof[1]:.0f}} TFLOP/s. **Write its roof**: the highest speed that both limits allow, in TFLOP/s, as a function of the FLOPs for each byte.
+# `roof[0]` TB/s and `roof[1]` TFLOP/s are the best that was measured: {{roof[0]:.2f}} and {{roof[1]:.0f}} on an H100. **Write the roof**: the highest speed that both limits allow, in TFLOP/s, as a function of the FLOPs for each byte.
 
 # %%
-my_roof = None     # lambda intensity: ...
+my_roof = None     # lambda intensity: ..., with roof[0] and roof[1]
 
 # %% [markdown]
 # **Run and compare.** Your function is drawn as stars. SDPA is PyTorch's `scaled_dot_product_attention`. FA2 and SDPA are drawn with the bytes of $Q$, $K$, $V$ and $O$ once, because L2 serves their repeated reads.
 
 # %%
-said = compare("height of the roof", my_roof, {x: min(x * roof[0], roof[1]) for x in (1, 100, 1000)}, "TFLOP/s")
+said = compare("height of the roof", my_roof, {x: min(x * roof[0], roof[1]) for x in (1, 10, 1000)}, "TFLOP/s")
 said.on(figures.roofline(roof_rows, *roof, roof_words))
 
 # %% [markdown]

@@ -169,8 +169,8 @@ s = (Q @ K.T)[5]                                       # the scores of query 5
 true, star = torch.softmax(s, 0), torch.cat([torch.exp(tile - tile.amax()) for tile in s.split(16)])
 shares = {name: [tile.sum().item() for tile in (100 * w / w.sum()).split(16)] for name, w in (("softmax", true), ("softmax*", star))}
 figures.bars({f"tile {n}, {name}": share[n] for n in range(4) for name, share in shares.items()},
-             "softmax* forgets how large the maximum of each tile is", "Measured here: one query, 64 keys, tiles of 16.",
-             "% of the weight", worse=[f"tile {n}, softmax*" for n in range(4)])
+             f"Tile 3 has the largest score. Its share is {shares['softmax'][3]:.0f}%, and softmax* gives it {shares['softmax*'][3]:.0f}%",
+             "Measured here: one query, 64 keys, tiles of 16.", "% of the weight", worse=[f"tile {n}, softmax*" for n in range(4)])
 
 # %% [markdown]
 # The largest weight of every tile is 1: no tile knows how large its scores are beside those of the others. Tile $j$ counts its weights in units of $e^{m_{ij}}$, and each tile has a unit of its own. We added dollars, cents and yen as if they were one currency. Multiply each tile by $e^{m_{ij} - m_i}$, and all of them are in the unit of the row.
@@ -188,7 +188,7 @@ print(f"query 5, converted: largest error {(o / l - truth[5]).abs().max():.1e} (
 # %% [markdown]
 # This is right. But `m`, the maximum of the whole row, must be known before the first tile, so the scores are made twice. Chapter 03 showed how to make them once.
 #
-# **Your turn** ([exercises/ex04_softmax_star.py](../exercises/ex04_softmax_star.py), 25 minutes). The file shows softmax* as pseudocode. Write a function that repairs it, in one pass over the tiles.
+# **Your turn** ([exercises/ex04_softmax_star.py](../exercises/ex04_softmax_star.py), 25 minutes). The file shows softmax* as pseudocode. Write the repaired version, in one pass over the tiles.
 
 # %%
 check("ex04_softmax_star")
@@ -262,7 +262,7 @@ print(oracle.judge(O, L, Q_1, K, V, scale=1.0))
 # The result is exact, though neither step knew the whole row. Watch one query and the first column of $V$.
 
 # %%
-query = 0     # 1 is the other query
+query = 0     # change me: 1 is the other query
 play_softmax(scores=(Q_1 @ K.T)[query], values=V[:, 0], tile=2)
 
 # %% [markdown]
