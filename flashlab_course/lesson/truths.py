@@ -8,8 +8,6 @@ TRUTHS = {
     "weights that einsum's nn reads": 512,
     # ---- 02
     "N from which attention without S waits for arithmetic": 416,      # N / 2 FLOPs a byte, and 208 at the corner
-    # ---- 07
-    "SRAM that a head of 256 needs": 8 * 256**2 / 6 * 2 / 1024,    # M > 8 d² / 6, in KiB of 16-bit numbers
     # ---- 08
     "gradients that one key block finishes": {"dK", "dV"},
     # ---- 11
