@@ -23,7 +23,8 @@ def traffic_against(points):
     unfit = "" if all(p["measured"] for p in points) else " Without a mark: the tiles do not fit the SRAM."
     return curves(counted, f"HBM bytes at N = {last}: {moved}",
                   "Modelled: marks counted by flashlab.memory, dashed the formulas. "
-                  f"float32, d = {every(points, 'd')}, SRAM {every(points, 'sram_bytes', bytes_text)}{', causal' * points[0]['causal']}.{unfit}",
+                  f"float32, d = {every(points, 'd')}, SRAM {every(points, 'sram_bytes', bytes_text)}"
+                  f"{', causal' * points[0]['causal']}.{unfit}",
                   "N (queries = keys, one head)", "HBM traffic (bytes)", dashed=formulas, log="xy", byte="y",
                   ticks=sorted({point["N"] for point in points}))
 
