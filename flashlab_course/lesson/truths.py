@@ -10,8 +10,6 @@ TRUTHS = {
     "N from which attention without S waits for arithmetic": 416,      # N / 2 FLOPs a byte, and 208 at the corner
     # ---- 08
     "gradients that one key block finishes": {"dK", "dV"},
-    # ---- 11
-    "what the passes must agree on": {"seed"},
     # ---- 12b
     "bytes of a block of keys": 128 * 128 * 2,
     "a second wait for parity 0": "goes on",

@@ -54,7 +54,7 @@ _ = torch.manual_seed(0)
 my_times = {"FA1 loads Q": None, "FA1 loads K": None, "FA2 loads Q": None, "FA2 loads K": None}
 
 # %% [markdown]
-# **Run, compare and play.** At each moment all lanes have moved about as many bytes, so the one that needs the fewest is done first. Your numbers draw the dashed boxes. A right number has a box that is full at the end. (An empty answer draws a box for once. In FA1, $O$, $l$ and $m$ are loaded as often as $Q$, and stored once more, for their first values.)
+# **Run, compare and play.** At each moment all lanes have moved about as many bytes, so the one that needs the fewest is done first. Your numbers draw the dashed boxes. If a number is right, its box is full at the end, and no bar runs past it. (An empty answer draws a box for once. In FA1, $O$, $l$ and $m$ are loaded as often as $Q$, and stored once more, for their first values.)
 
 # %%
 N, d = 16, 4
@@ -69,7 +69,8 @@ def times(run, name):
     return len(loads) // len(set(loads))
 
 
-_ = compare("how often all of a tensor is loaded", my_times, {f"{rung} loads {T}": times(runs[rung], T) for rung in runs for T in "QK"})
+_ = compare("how often all of a tensor is loaded", my_times,
+            {f"{rung} loads {T}": times(run, T) for rung, run in runs.items() for T in "QK"})
 q1, k1, q2, k2 = (n or 1 for n in my_times.values())
 boxes = lambda q, k, X, **rest: {"Q": (q * X, 0), "K": (k * X, 0), "V": (k * X, 0), **rest}     # bytes (read, written)
 state = {name: (q1 * n, (q1 + 1) * n) for name, n in (("O", X), ("l", x), ("m", x))}
@@ -96,7 +97,7 @@ reveal("ex07_traffic_fa2")
 #
 # ### Naive attention wins a race
 #
-# Short query tiles make many query blocks, and each of them reads all of $K$ and $V$. Here is a wider head, $d = 12$. The boxes are the formulas now. Play it, then change `heights`: at which height do FA2 and naive attention end together?
+# Short query tiles make many query blocks, and each of them reads all of $K$ and $V$. Here is a wider head, $d = 12$. The boxes are the formulas now. Play it, then change `heights`: from which height on is FA2 done before naive attention?
 
 # %%
 N, d = 16, 12
@@ -133,7 +134,7 @@ figures.curves({f"d = {d}": {B: share(d, B) for B in (16, 32, 64, 128)} for d in
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# $2d/B_r = 6$, so $B_r = d/3$. In the race $d/3$ was 4.
+# $2d/B_r = 6$, so $B_r = d/3$. In the race $d/3$ was 4: tiles of 3 rows lose, tiles of 4 win.
 #
 # </details>
 #
@@ -143,7 +144,7 @@ figures.curves({f"d = {d}": {B: share(d, B) for B in (16, 32, 64, 128)} for d in
 #
 # $$M = 3\,d^2.$$
 #
-# Up to there $B$ grows like $M/d$, and $K$ and $V$ cost $2N^2d/B = \Theta(N^2d^2/M)$. That is the last entry of the table.
+# Up to there $3B^2 \le Bd$, so $B$ lies between $M/9d$ and $M/8d$, and $K$ and $V$ cost $2N^2d/B = \Theta(N^2d^2/M)$. That is the last entry of the table.
 #
 # In 16 bits $3\,d^2$ elements are 24 KiB at $d = 64$, four times that at $d = 128$, and 16 times at 256. A block gets 163 KiB on an A100, 227 on an H100 and 99 on an RTX 4090. Which heads pay on each? Say it first, then change `sram`.
 
