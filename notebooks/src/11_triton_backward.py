@@ -405,11 +405,11 @@ my_parting = None     # "at once", "later" or "never"
 
 # %%
 flash = lambda Q, K, V, causal=True, **options: flashlab.flash_attention(Q, K, V, causal=causal, **options)
-runs = {"SDPA": (gpt.ATTENTIONS["SDPA math"], 150), "flash_attention": (flash, 150),
-        f"Triton, {how}": (lambda Q, K, V, causal: flash(Q, K, V, backend="triton"), 2 if interpreted() else 150),
-        "D left out": (lambda Q, K, V, causal: WithoutD.apply(Q, K, V), 150)}
+runs = {"SDPA": (gpt.ATTENTIONS["SDPA math"], 120), "flash_attention": (flash, 120),
+        f"Triton, {how}": (lambda Q, K, V, causal: flash(Q, K, V, backend="triton"), 2 if interpreted() else 120),
+        "D left out": (lambda Q, K, V, causal: WithoutD.apply(Q, K, V), 120)}
 for own in yours.implementations("backward").values():         # once ex11_dkdv passes
-    runs["your dK and dV"] = (lambda Q, K, V, causal, own=own: own(Q, K, V, True)[0], 2 if interpreted() else 150)
+    runs["your dK and dV"] = (lambda Q, K, V, causal, own=own: own(Q, K, V, True)[0], 2 if interpreted() else 120)
 models, losses = {}, {}
 for name, (attend, steps) in runs.items():
     models[name], losses[name] = train(attend, steps)
@@ -444,12 +444,12 @@ for name in ("flash_attention", "D left out"):
 #
 # ### What the compiler makes of it
 #
-# `dkdv` holds two sums of $B_c \times d$ in float32 beside $P^\top$ and $dP^\top$: far more than the forward. A thread has 255 registers at most; the rest *spills* to memory. These tiles ($B_r \times B_c$) are compiled for an H100 at $d = 128$:
+# `dkdv` holds two sums of $B_c \times d$ in float32 beside $P^\top$ and $dP^\top$: far more than the forward. A thread has 255 registers at most; the rest *spills* to memory. These tiles ($B_r \times B_c$) are compiled for an H100 at $d = 128$. Then change the numbers of `dq` until it spills, too.
 
 # %%
 X = torch.empty(1, 16, 4096, 128, dtype=torch.bfloat16, device="meta")
 _, dkdv, dq = kernels.launch(X, X, X, X, X, torch.empty(1, 16, 4096, device="meta"), None, X, X, X, causal=True, scale=128**-0.5)
-choices = [(dkdv, 64, 128, 8), (dkdv, 32, 128, 4), (dkdv, 128, 128, 8), (dq, 128, 64, 8)]
+choices = [(dkdv, 64, 128, 8), (dkdv, 32, 128, 4), (dkdv, 128, 128, 8), (dq, 128, 64, 8)]       # change me: B_r, B_c, warps
 jobs = [(kernel, given | {"B_r": B_r, "B_c": B_c, "num_warps": warps}, 90) for (kernel, _, given), B_r, B_c, warps in choices]
 rows = []
 for ((kernel, *_), B_r, B_c, warps), gpu in zip(choices, compile_all(jobs), strict=True):
