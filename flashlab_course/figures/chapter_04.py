@@ -97,8 +97,9 @@ def causal_tiles(log, N_q, N_k):
     counts, last = seen.sum(0), seen.shape[1] - 1
     return matrices({"": (shades, np.where(shades < 1, "mask", ""))},
                     f"Key block 0 meets {counts[0]} query blocks; key block {last} meets {counts[last]}, and starts at "
-                    f"query block {seen[:, last].argmax()}", f"{REPLAYED} A program holds a key block. White: never loaded.",
-                    "key block j", "query block i", rows=range(len(seen)), columns=range(last + 1))
+                    f"query block {seen[:, last].argmax()}",
+                    f"{REPLAYED} A program holds a key block. White: never loaded.", "key block j",
+                    "query block i", rows=range(len(seen)), columns=range(last + 1))
 
 
 @figure
