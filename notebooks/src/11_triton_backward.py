@@ -405,11 +405,11 @@ my_parting = None     # "at once", "later" or "never"
 
 # %%
 flash = lambda Q, K, V, causal=True, **options: flashlab.flash_attention(Q, K, V, causal=causal, **options)
-runs = {"SDPA": (gpt.ATTENTIONS["SDPA math"], 120), "flash_attention": (flash, 120),
-        f"Triton, {how}": (lambda Q, K, V, causal: flash(Q, K, V, backend="triton"), 2 if interpreted() else 120),
-        "D left out": (lambda Q, K, V, causal: WithoutD.apply(Q, K, V), 120)}
+runs = {"SDPA": (gpt.ATTENTIONS["SDPA math"], 110), "flash_attention": (flash, 110),
+        f"Triton, {how}": (lambda Q, K, V, causal: flash(Q, K, V, backend="triton"), 2 if interpreted() else 110),
+        "D left out": (lambda Q, K, V, causal: WithoutD.apply(Q, K, V), 110)}
 for own in yours.implementations("backward").values():         # once ex11_dkdv passes
-    runs["your dK and dV"] = (lambda Q, K, V, causal, own=own: own(Q, K, V, True)[0], 2 if interpreted() else 120)
+    runs["your dK and dV"] = (lambda Q, K, V, causal, own=own: own(Q, K, V, True)[0], 2 if interpreted() else 110)
 models, losses = {}, {}
 for name, (attend, steps) in runs.items():
     models[name], losses[name] = train(attend, steps)
