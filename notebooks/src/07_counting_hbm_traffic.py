@@ -80,7 +80,7 @@ play_traffic((record(naive_forward, q, k, v, rows=4), boxes(1, 1, X, S=(2 * S, 2
 # %% [markdown]
 # ### Write the formula
 #
-# **Your turn: FA2** ([exercises/ex07_traffic_fa2.py](../exercises/ex07_traffic_fa2.py), 10 minutes). Count the elements that one head reads and writes, without a mask. There are $T_r = \lceil N_q/B_r \rceil$ query blocks. The checker compares your formula with the memory model.
+# **Your turn: FA2** ([exercises/ex07_traffic_fa2.py](../exercises/ex07_traffic_fa2.py), 10 minutes). Count the elements that one head reads and writes, without a mask. There are $T_r = \lceil N_q/B_r \rceil$ query blocks.
 
 # %%
 check("ex07_traffic_fa2")
@@ -205,7 +205,7 @@ figures.model_vs_counters(counters)
 #
 # $S$ does not fit into L2, so all of its crossings reach DRAM, as the model says. A head's $K$ and $V$ fit: one query block brings $K_j$ and $V_j$ into L2, the others find them there. So $Q$, $K$, $V$ and $O$ cross DRAM once. (A part of $O$ was still in L2 at the end and is not counted.)
 #
-# Naive attention's line "L2" lies above its model. The model lets $QK^\top$ and $PV$ read each input once, but a real product works in tiles and reads a row again for every tile. L2 answers those loads. (The counters do not say how much each operation adds.)
+# Naive attention's line "L2" lies above its model. The model lets $QK^\top$ and $PV$ read each input once, but a real product works in tiles and reads a row again for every tile. L2 answers those loads.
 #
 # </details>
 #
