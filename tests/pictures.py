@@ -200,7 +200,7 @@ CALLS = {
                        "FA1 moves 60.2 KiB in 16 steps, FA2 moves 40.2 KiB in 16 steps"),
     "causal_tiles": (lambda: figures.causal_tiles(
         [event for event in two_pass_log(causal=True) if event.kernel == "fa2_backward_dkdv"], 64, 96),
-        "Program 0 visits 4 tiles, program 2 visits 2; 4 of 10 visited tiles need the mask"),
+        "Key block 0 meets 4 query blocks; key block 2 meets 2, and starts at query block 2"),
     "tile_grids": (lambda: figures.tile_grids({
         "one text": [(logs("fa2_forward", N_q=96, N_k=96, causal=True)["fa2_forward"], 0)],
         "two texts": [(logs("fa2_forward", N_q=n, N_k=n, causal=True)["fa2_forward"], start)

@@ -54,11 +54,11 @@ def rows_of(results, key, d, causal, focus=None):
 
 
 @figure
-def benchmark(results, key, d=128, causal=False, focus=None, live=False):
+def benchmark(results, key, d=128, causal=False, focus=None, live=False, ceilings=None):
     """Time, TFLOP/s, peak memory or error of every implementation against N.
 
     key: "ms", with the 20th to 80th percentile shaded, "tflops", with the measured ceiling of a matrix product,
-    "peak_bytes" or "rms_error"
+    "peak_bytes" or "rms_error"; ceilings: further ones, as those of `curves`
     """
     focus, (ylabel, text) = focus or kernel_name(results), MEASURED[key]
     rows = rows_of(results, key, d, causal, focus)
@@ -72,7 +72,7 @@ def benchmark(results, key, d=128, causal=False, focus=None, live=False):
                  f"{every(rows, 'H')}, {mask_text(causal)}.{missing(asked)}",
                  "N" + (f" (batch × N = {tokens.pop()})" if len(tokens) == 1 else ""), ylabel,
                  log="x" if key == "tflops" else "xy", byte="y" if key == "peak_bytes" else "",
-                 ceilings={f"a plain matmul: {top:.0f} TFLOP/s": top} if top else {},
+                 ceilings=({f"a plain matmul: {top:.0f} TFLOP/s": top} if top else {}) | (ceilings or {}),
                  **({"ylim": (0, None)} if key == "tflops" else {}))
     for name, part in group([row for row in rows if key == "ms"], "implementation").items():
         fig.axes[0].fill_between([row["N"] for row in part], [row["ms_low"] for row in part],
