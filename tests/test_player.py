@@ -153,13 +153,14 @@ def test_what_an_unseen_caller_moves_counts_too():
     with kernel("steps", Q=Q, K=K, O=O):
         for cols in tiles(12, 4):
             for rows in tiles(12, 4):
-                store(O, rows, step(load(Q, rows), load(K, cols), load(O, rows)))"""
+                store(O, rows, made := step(load(Q, rows), load(K, cols), load(O, rows)))"""
     elsewhere = {"torch": torch, "kernel": kernel, "tiles": tiles, "store": store, "load": load}
     exec(compile(loops, "elsewhere", "exec"), elsewhere)
     recording = record(elsewhere["loops"], Q, K, one_step, follow=one_step)
     with Memory() as mem:
         elsewhere["loops"](Q, K, one_step)
     assert (recording.read, recording.written) == (mem.read, mem.written)
+    assert recording.steps[-1].chip.keys() == {"Q_i", "K_j", "O_i"}, "a name that the learner's lines do not have"
     assert [line.text.split()[0] for line in recording.lines] == ["def", "return"]
     assert len({step.tile for step in recording.steps}) == 9
 
