@@ -18,7 +18,7 @@ from flashlab.rungs.fa1 import fa1_forward
 from flashlab.rungs.fa2 import fa2_forward
 from flashlab.rungs.naive import naive_forward
 from flashlab.triton_mode import interpreted
-from flashlab_course.player import lines, play, play_traffic, record, record_kernel, recording
+from flashlab_course.player import lines, parts, play, play_traffic, record, record_kernel, recording
 from flashlab_course.player.traffic import LABEL
 
 ON_MEMORY = [r for r in RUNGS + BACKWARD_RUNGS + DECODING_RUNGS if not r.heads]
@@ -126,6 +126,7 @@ def test_a_learners_function_is_shown_with_its_own_lines_and_opens_where_a_numbe
     assert not any("with a mistake" in text for text in shown), "docstrings take up the place of code"
     step = recording.steps[recording.storing("O", (5, 2))]
     assert step.moves[0][:3] == ("store", "O", (4, 8)) and "store(O, rows" in recording.lines[step.line].text
+    assert parts._move_in_words(step.moves[0], (12, 8)) == "stores O[4:8, 0:4]", "a part of the columns"
     player = play(recording, at=("O", (5, 2)))
     assert recording.steps[player.ticks[player.start][0]] is step
     assert any(item.look == "mark" for item in player.scenes[0].items)
