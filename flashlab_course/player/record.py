@@ -38,10 +38,8 @@ def record(fn, *args, sram_bytes=A100_SRAM, follow=None, rows=None, say=None, **
     if follow is fn and not find(name):                # a lesson's short version of a rung: the title of its kernel
         name = next((step.phase for step in watcher.steps if find(step.phase)), name)
     recording = finish(watcher, tracer, error, name, sram_bytes)
-    for piece, sentence in (say or {}).items():
-        for step in recording.steps:
-            if piece in recording.lines[step.line].text:
-                step.told = sentence
+    for step in recording.steps:
+        step.told = next((said for piece, said in (say or {}).items() if piece in recording.lines[step.line].text), "")
     if rows:
         recording.steps = in_rows(recording.steps, rows)
     return recording
