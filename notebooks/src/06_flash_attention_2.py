@@ -11,7 +11,7 @@
 #
 # **You will be able to** write the forward pass of FlashAttention-2, explain why it moves fewer bytes than FlashAttention-1 and keeps more of the GPU busy, and skip the tiles that a causal mask hides.
 #
-# **You need** chapter 05 · **core:** sittings 1 and 2, 45 minutes each · **further:** sitting 3, 40 minutes · **runs on** CPU
+# **You need** chapter 05 · **core:** sittings 1 and 2, 45 and 30 minutes · **further:** sittings 3 and 4, 30 minutes each · **runs on** CPU
 #
 # In FA1 a key block stays on chip while every query block passes by. [FlashAttention-2](https://arxiv.org/abs/2307.08691) (Dao 2023) swaps the two loops: a query block stays, and the key blocks pass by. The result is the same. What changes is how many bytes move, and how much work can run at the same time.
 
@@ -162,16 +162,7 @@ P = torch.softmax(Q.double() @ K.double().T * d**-0.5, dim=-1)
 print(f"error of this tile of P: {max_error(P_ij, P[rows, cols]):.1e}")
 
 # %% [markdown]
-# $L$ also lets finished results be combined. **Your turn** ([exercises/ex06_use_of_L.py](../exercises/ex06_use_of_L.py), 15 minutes). Two programs have each processed half of the keys and divided by their own $l$. Combine their $(O, L)$ into the result for all keys.
-
-# %%
-check("ex06_use_of_L")
-
-# %%
-reveal("ex06_use_of_L")
-
-# %% [markdown]
-# **Takeaway.** With $L$, any tile of $P$ can be recomputed, and results for different keys can be combined. The backward pass (chapter 08), decoding (13) and attention on many GPUs (14) rely on this.
+# **Takeaway.** With $L$, any tile of $P$ can be recomputed: the backward pass (chapter 08) relies on it.
 #
 # ### What can run at the same time?
 #
@@ -275,7 +266,7 @@ figures.tile_traversal(logs, 64, 64)
 #
 # *End of sitting 2 and of the core. You can go on to [chapter 07](07_counting_hbm_traffic.ipynb), or to [chapter 09](09_triton_basics.ipynb) on the way to your Triton kernel.*
 #
-# ## Sitting 3 (further) · Operations, warps, and a printed algorithm
+# ## Sitting 3 (further) · Operations, warps, and results that combine
 #
 # ### Operations outside the matrix products
 #
@@ -326,6 +317,23 @@ figures.split_among_warps(B_r=64, B_c=128, d=64, warps=4)
 
 # %% [markdown]
 # **Takeaway.** Give each worker its own output rows, and no partial result has to be exchanged.
+#
+# ### Combine two results
+#
+# Where workers do share a row, $L$ lets their finished results be combined. **Your turn** ([exercises/ex06_use_of_L.py](../exercises/ex06_use_of_L.py), 15 minutes). Two programs have each processed half of the keys and divided by their own $l$. Combine their $(O, L)$ into the result for all keys.
+
+# %%
+check("ex06_use_of_L")
+
+# %%
+reveal("ex06_use_of_L")
+
+# %% [markdown]
+# **Takeaway.** Results for different keys combine by their $L$. Decoding (chapter 13) and attention on many GPUs (14) rely on this.
+#
+# *End of sitting 3. To continue later, run the notebook from the top.*
+#
+# ## Sitting 4 (further) · A printed algorithm
 #
 # ### Find the bugs
 #

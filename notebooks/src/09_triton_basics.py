@@ -271,7 +271,7 @@ figures.curves(shares, f"The fused softmax runs at {min(shares['one program a ro
 #
 # </details>
 #
-# **Takeaway.** Traffic limits the speed, and one kernel in place of five raises this limit {{crossings / 2:.0f}} times. How near it one comes depends on the kernel: `torch.softmax` moves as few bytes as ours, and runs at {{min(shares["torch.softmax"].values()):.0f}} to {{max(shares["torch.softmax"].values()):.0f}} % of a copy's speed. FlashAttention is this idea with two matrix products inside.
+# **Takeaway.** Traffic limits the speed, so one kernel can be {{crossings / 2:.0f}} times as fast as the five. How near the limit it comes depends on how it is written: `torch.softmax` moves as few bytes as ours, and runs at {{min(shares["torch.softmax"].values()):.0f}} to {{max(shares["torch.softmax"].values()):.0f}} % of a copy's speed. FlashAttention is this idea with two matrix products inside.
 #
 # *End of sitting 2 and of the core. You can go on to [chapter 10](10_triton_forward.ipynb).*
 #
