@@ -270,14 +270,9 @@ figures.tile_traversal(logs, 64, 64)
 #
 # ### Operations outside the matrix products
 #
-# Dividing once also saves operations. The model counts one for each element of a result, and one for each element that a sum or maximum reads.
-
-# %%
-for name, mem in [("FA1", mem1), ("FA2", mem2)]:
-    print(f"{name}, for each score: {mem.matmul_flops / N**2:.0f} FLOPs in products, {mem.other_flops / N**2:.2f} other operations")
-
-# %% [markdown]
-# Why save one operation beside 256 FLOPs in products? It runs on slower units. An A100 does 312 TFLOP/s in 16-bit products but 19.5 TFLOP/s in float32 arithmetic. A FLOP in a product is $312/19.5 = 16$ times as fast. Both rates count a multiply-add as two FLOPs. A multiplication alone takes as long as a multiply-add, so it takes the time of $2 \cdot 16 = 32$ FLOPs in products.
+# Dividing once also saves operations. The model counts one for each element of a result, and one for each element that a sum or maximum reads. For each score FA1 has {{mem1.other_flops / N**2:.2f}} of them and FA2 {{mem2.other_flops / N**2:.2f}}, beside {{mem2.matmul_flops / N**2:.0f}} FLOPs in products.
+#
+# Why save one operation beside 256 FLOPs? It runs on slower units. An A100 does 312 TFLOP/s in 16-bit products but 19.5 TFLOP/s in float32 arithmetic. A FLOP in a product is $312/19.5 = 16$ times as fast. Both rates count a multiply-add as two FLOPs. A multiplication alone takes as long as a multiply-add, so it takes the time of $2 \cdot 16 = 32$ FLOPs in products.
 #
 # Exponentials run on fewer units still. An H100 does 989 TFLOP/s in products and 3.9 T exponentials/s. Each score needs $4d$ FLOPs in products, and one exponential.
 #
