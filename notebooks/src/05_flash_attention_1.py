@@ -40,7 +40,7 @@ inf = float("inf")
 #
 # FA1 loads one block of keys and values and keeps it on chip while every query block passes by. Then it takes the next key block. Between two visits of a query block, its running state waits in HBM: the output $O_i$, the sum $l_i$ and the maximum $m_i$.
 #
-# Here are the two loops. The step itself, `fa1._step`, comes from the package; you will write your own in a moment.
+# Here are the two loops. The step itself comes from the package; you will write your own.
 
 # %%
 def FA1(Q, K, V, B):
@@ -73,7 +73,7 @@ reads = {name: sum(event.read for event in mem.log if event.name == name and eve
 said = compare("times each number is read by FA1", my_reads, reads)
 
 # %% [markdown]
-# Watch it line by line. Which tensors stay on chip, and which come and go?
+# Watch it. Which tensors stay on chip, and which come and go?
 
 # %%
 play(record(FA1, q, k, v, B=4, sram_bytes=1024))
@@ -100,7 +100,7 @@ check("ex05_fa1_inner_loop")
 reveal("ex05_fa1_inner_loop")
 
 # %% [markdown]
-# `replay` runs your own step inside FA1's loops, line by line. If a number is wrong, the player opens where it was stored.
+# `replay` runs your step inside FA1's loops. If a number is wrong, the player opens where it was stored.
 
 # %%
 replay("ex05_fa1_inner_loop")
@@ -275,7 +275,7 @@ print("rows that see no key:", int((L == -inf).sum()), "of 100; the largest |O| 
 #
 # ### Dropout without a mask
 #
-# Training drops entries of $P$ at random, and the backward pass has to drop the same ones. Storing the mask would take $N^2$ entries. So line 1 saves the state of the random generator instead: from the same state, it draws the same numbers again.
+# Training drops entries of $P$ at random, and the backward pass has to drop the same ones. Storing the mask would take $N^2$ entries. So line 1 saves the random generator's state: from it, the same numbers are drawn again.
 
 # %%
 Q, K, V = (torch.randn(1024, 64) for _ in range(3))
