@@ -47,7 +47,7 @@ with Memory() as mem1:
 figures.traffic_by_tensor({"fa1_forward": mem1.log})
 
 # %% [markdown]
-# Most of FA1's traffic is running state: unfinished outputs that go to HBM, only to be fetched again for the next key block.
+# Most of FA1's traffic is running state: unfinished outputs that go to HBM and come back.
 #
 # ### Swap the loops
 #
@@ -216,7 +216,7 @@ figures.programs_on_sms({"fa1_forward": (batch * heads, T_r), "fa2_forward": (ba
 #
 # ### Causal attention: skip the tiles that no query sees
 #
-# With a causal mask, a query block can stop at the last key that its last query sees. (Our FA1 visits every tile, as its paper does; the authors' CUDA code skips.)
+# With a causal mask, a query block can stop at the last key that its last query sees. (Our FA1 visits every tile.)
 #
 # **Predict** the share of tiles that FA2 visits at $N = 1024$, with tiles of $64 \times 64$.
 
@@ -299,7 +299,7 @@ figures.bars({f"d = {head}, {unit}": 1e12 * time for head in times for unit, tim
              "picoseconds a score, on the whole GPU", worse=[f"d = {head}, exponential" for head in times])
 
 # %% [markdown]
-# FlashAttention-3 overlaps the exponentials of one tile with the products of another. FlashAttention-4 also computes some of them as polynomials, on the multiply-add units of a Blackwell GPU. (The bars of other operations are upper limits: real kernels fuse several of them.)
+# FlashAttention-3 overlaps the exponentials of one tile with the products of another. FlashAttention-4 also computes some of them as polynomials, on the multiply-add units of a Blackwell GPU.
 #
 # **Takeaway.** Count operations by the unit that does them. A few operations on a slow unit can matter as much as many on a fast one.
 #
@@ -315,7 +315,7 @@ figures.split_among_warps(B_r=64, B_c=128, d=64, warps=4)
 #
 # ### Combine two results
 #
-# Where workers do share a row, $L$ lets their finished results be combined. **Your turn** ([exercises/ex06_use_of_L.py](../exercises/ex06_use_of_L.py), 15 minutes). Two programs have each processed half of the keys and divided by their own $l$. Combine their $(O, L)$ into the result for all keys.
+# **Your turn** ([exercises/ex06_use_of_L.py](../exercises/ex06_use_of_L.py), 15 minutes). Two programs have each processed half of the keys and divided by their own $l$. Combine their $(O, L)$ into the result for all keys.
 
 # %%
 check("ex06_use_of_L")
@@ -366,7 +366,7 @@ reveal("ex06_published_line")
 #
 # ### An open question
 #
-# A language model writes one token at a time: one query, a hundred thousand keys, 16 heads, batch 1. How many of 132 SMs does FA2 use? You can do better: split the keys among programs and combine their results with $L$. How many splits would you choose, and what does combining them cost? (Chapter 13 builds this; it is known as Flash-Decoding.)
+# A language model writes one token at a time: one query, a hundred thousand keys, 16 heads, batch 1. How many of 132 SMs does FA2 use? Split the keys among programs and combine their results with $L$. How many splits would you choose, and what does combining them cost? (Chapter 13 builds this.)
 
 # %%
 # Your experiment goes here.
