@@ -13,7 +13,7 @@
 #
 # **You need** chapter 09 with its exercises · **further:** sittings 1 and 2, 25 minutes each · **runs on** CPU or GPU; Triton, so Linux
 #
-# Any machine with Triton can compile for any NVIDIA GPU, so everything here but the times is done on yours.
+# Any machine with Triton can compile for any NVIDIA GPU: only the times here are recorded.
 
 # %%
 import flashlab  # first: it tells Triton whether to compile or to interpret
@@ -149,7 +149,7 @@ slower = ms["one number at a time"] / ms["a block at a time"]
 figures.bars(ms, f"One number at a time takes {slower:.1f} times as long", words, "ms", worse=("one number at a time",))
 
 # %% [markdown]
-# A scalar is the same for the whole program. All 128 threads do the same additions, one after the other, and each waits for memory. Scalars are for addresses and loop counters.
+# All 128 threads do the same additions, one after the other, and each waits for memory. Scalars are for addresses and loop counters.
 #
 # ### Branches: constexpr or not
 #
@@ -317,7 +317,7 @@ figures.curves(shares, f"At 1024³ {shares['pointers'][1024]:.0f} and {shares['d
                log="x", ylim=(0, 115), ceilings={"torch": 100})
 
 # %% [markdown]
-# At $1024^3$ both are far behind: tiles of $128 \times 256$ make 32 programs, and an H100 has 132 SMs. Descriptors are ahead there; we have not examined why.
+# At $1024^3$ both are far behind: tiles of $128 \times 256$ make 32 programs, and an H100 has 132 SMs. Why descriptors are ahead there, we have not examined.
 #
 # **Takeaway.** Descriptors take over addresses, edges and masks. Whether they also save time, only a measurement says: in large products they do not.
 #
@@ -356,7 +356,7 @@ print(f"spilled at 8192³: {spilled[8]:.0f} GB with 8 warps, {spilled[4]:.0f} GB
 figures.bars(speeds, f"Half the warps, {cost:.1f} times the time", words, "TFLOP/s", worse=tuple(n for n in speeds if "4 warps" in n))
 
 # %% [markdown]
-# Spills are traffic. The assembler also warns that the matrix instructions are serialized: each waits for the one before.
+# Spills are traffic. The matrix instructions also wait for each other then, as the assembler warns.
 #
 # **Takeaway.** Read registers, spills, shared memory and instructions before you measure. It takes a second and no GPU.
 #

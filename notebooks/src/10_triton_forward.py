@@ -51,7 +51,7 @@ device, how = ("cpu", "interpreted") if interpreted() else ("cuda", "compiled")
 #
 # ### The outer loop becomes the grid
 #
-# No query block needs the result of another, so each query block of each head becomes a program. **Predict** the number of programs for 2 sequences, 3 heads, 100 queries and $B_r = 32$. How many rows does the last block of a head have?
+# No query block needs another's result, so each query block of each head becomes a program. **Predict** the number of programs for 2 sequences, 3 heads, 100 queries and $B_r = 32$. How many rows does the last block of a head have?
 
 # %%
 my_grid = {"programs": None, "rows of the last block": None}
@@ -114,7 +114,7 @@ def logsumexp_kernel(Q, K, L, scale, N_k, d: tl.constexpr, B_r: tl.constexpr, B_
 Q, K, L = 60 * torch.randn(64, 64, device=device), torch.randn(96, 64, device=device), torch.empty(64, device=device)
 logsumexp_kernel[(64 // 16,)](Q, K, L, 64**-0.5, 96, 64, 16, 16)
 _, truth = attention(Q, K, K)
-print(f"{how}: off by {max_error(L, truth):.1e}, although exp({truth.max():.0f}), the sum of a row, is no float32")
+print(f"{how}: off by {max_error(L, truth):.1e}, although exp({truth.max():.0f}) overflows float32")
 
 # %% [markdown]
 # Step through two programs and three key blocks. What is loaded once, what again, and what is stored?
@@ -215,7 +215,7 @@ _ = compare("NaN rows without m_safe", my_nan_rows, nan_rows["scores"])
 #
 # ## Sitting 2 (core) · Write it
 #
-# Before you write it, watch one program: query block 1 of three, causal, in your PyTorch of chapter 06. Follow $Q_i$ and $O_i$, then $K_j$ and $V_j$. Which of them does the loop leave alone? Change `i` and run it again: how many key blocks does block 2 load?
+# Before you write it, watch one program: query block 1 of three, causal, in chapter 06's PyTorch. Which of $Q_i$, $O_i$, $K_j$ and $V_j$ stay on chip for the whole loop? Then change `i` and run it again: how many key blocks does block 2 load?
 
 # %%
 from flashlab_course.player import play, record
@@ -245,7 +245,7 @@ reveal("ex10_triton_forward")
 replay("ex10_triton_forward")
 
 # %% [markdown]
-# The solution visits every key block and hides what is not seen; to stay short, it does not stop early. [flashlab/kernels/fa2.py](../flashlab/kernels/fa2.py) stops early. It is one function of 50 lines, and adds batches, any `d` and `d_v`, heads that share keys, and dropout for chapter 11. Here are its lines beside those of chapter 06's inner step: the same names in the same order.
+# The solution visits every key block and hides what is not seen; to stay short, it does not stop early. [flashlab/kernels/fa2.py](../flashlab/kernels/fa2.py) stops early. It adds batches, any `d` and `d_v`, heads that share keys, and dropout for chapter 11. Here are its lines beside those of chapter 06's inner step: the same names in the same order.
 
 # %%
 def last_lines(function):
@@ -266,7 +266,7 @@ for name in both:
     print(f"{name:<7} PyTorch  {in_rung[name]}\n{'':<7} Triton   {in_kernel[name]}")
 
 # %% [markdown]
-# One more thing is different: the kernel numbers its query blocks backwards. Under a causal mask the last block has the most work, so it must not start last.
+# The kernel also numbers its query blocks backwards: under a causal mask the last block has the most work, so it must not start last.
 #
 # **Takeaway.** A Triton kernel is the same algorithm. The outer loop is the grid, slices are addresses, and short tiles are masks.
 #
@@ -478,7 +478,7 @@ _ = compare("2^31 elements", my_end, {"GB": big.nbytes / 1e9, "offset in 32 bits
 #
 # ### bfloat16
 #
-# The interpreter runs the same source as a GPU, so it proves the algorithm and the masks. It does not notice stray addresses (sitting 1). It also cannot compute in bfloat16: numpy has no such type, so a product multiplies the raw 16-bit patterns as integers.
+# The interpreter runs the same source as a GPU, so it proves the algorithm and the masks. It does not notice stray addresses (sitting 1). Nor does it know bfloat16: a product multiplies the raw 16-bit patterns as integers.
 
 # %%
 @triton.jit
@@ -535,13 +535,13 @@ for B_r, B_c in ((8, 8), (8, 16), (16, 8)):
 _ = compare("small tiles", my_small_tiles, outcomes)
 
 # %% [markdown]
-# `lint_kernel` (chapter 09) closes these gaps for a kernel of your own. From a terminal, `python -m flashlab doctor --help` says how. On a GPU, NVIDIA's `compute-sanitizer` watches the addresses.
+# `lint_kernel` (chapter 09) closes these gaps for a kernel of your own. On a GPU, NVIDIA's `compute-sanitizer` watches the addresses.
 #
 # **Takeaway.** Use the interpreter for the algorithm, the compiler for the machine, and a GPU for the time. Two of the three you always have.
 #
 # ### An open question
 #
-# In a causal grid the last query blocks see the most keys, so towards the end most SMs wait for a few long programs. In which order would you hand out the blocks? Which two would you give to one program, so that all end together? How does the L2 cache fare when neighbors no longer read the same keys?
+# In a causal grid the last query blocks see the most keys, so towards the end most SMs wait for a few long programs. In which order would you hand out the blocks? Which two would you give to one program, so that all end together?
 
 # %%
 # Your experiment goes here.
