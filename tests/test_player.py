@@ -18,7 +18,7 @@ from flashlab.rungs.fa1 import fa1_forward
 from flashlab.rungs.fa2 import fa2_forward
 from flashlab.rungs.naive import naive_forward
 from flashlab.triton_mode import interpreted
-from flashlab_course.player import lines, play, play_traffic, record, record_kernel, recording
+from flashlab_course.player import lines, parts, play, play_traffic, record, record_kernel, recording
 from flashlab_course.player.traffic import LABEL
 
 ON_MEMORY = [r for r in RUNGS + BACKWARD_RUNGS + DECODING_RUNGS if not r.heads]
@@ -126,6 +126,7 @@ def test_a_learners_function_is_shown_with_its_own_lines_and_opens_where_a_numbe
     assert not any("with a mistake" in text for text in shown), "docstrings take up the place of code"
     step = recording.steps[recording.storing("O", (5, 2))]
     assert step.moves[0][:3] == ("store", "O", (4, 8)) and "store(O, rows" in recording.lines[step.line].text
+    assert parts._move_in_words(step.moves[0], (12, 8)) == "stores O[4:8, 0:4]", "a part of the columns"
     player = play(recording, at=("O", (5, 2)))
     assert recording.steps[player.ticks[player.start][0]] is step
     assert any(item.look == "mark" for item in player.scenes[0].items)
@@ -153,13 +154,14 @@ def test_what_an_unseen_caller_moves_counts_too():
     with kernel("steps", Q=Q, K=K, O=O):
         for cols in tiles(12, 4):
             for rows in tiles(12, 4):
-                store(O, rows, step(load(Q, rows), load(K, cols), load(O, rows)))"""
+                store(O, rows, made := step(load(Q, rows), load(K, cols), load(O, rows)))"""
     elsewhere = {"torch": torch, "kernel": kernel, "tiles": tiles, "store": store, "load": load}
     exec(compile(loops, "elsewhere", "exec"), elsewhere)
     recording = record(elsewhere["loops"], Q, K, one_step, follow=one_step)
     with Memory() as mem:
         elsewhere["loops"](Q, K, one_step)
     assert (recording.read, recording.written) == (mem.read, mem.written)
+    assert recording.steps[-1].chip.keys() == {"Q_i", "K_j", "O_i"}, "a name that the learner's lines do not have"
     assert [line.text.split()[0] for line in recording.lines] == ["def", "return"]
     assert len({step.tile for step in recording.steps}) == 9
 

@@ -130,9 +130,10 @@ class Player:
         Path(path).write_text(page, encoding="utf-8")
 
     def still(self):
-        """The step it opens at as an SVG image; if that is the first, which shows little, one from the middle."""
+        """The step it opens at as an SVG image; if that is the first, one from the middle that moves bytes."""
         middle = self.stops[len(self.stops) // 2][0] if self.stops else self.tiles[len(self.tiles) * 3 // 5] - 1
-        tick = self.ticks[self.start or max(0, middle)]
+        moved = [self.scenes[0].moved[first] for first, *_ in self.ticks]
+        tick = self.ticks[self.start or max((t for t in range(1, middle + 1) if moved[t - 1] < moved[t]), default=0)]
         alone = len(self.scenes) == 1                  # the source is shown then
         lanes = "".join(_lane(scene, n, alone * LINES) for scene, n in zip(self.scenes, tick, strict=True))
         shown = min(LINES, sum(item.kind == "code" for item in self.scenes[0].items)) if alone else 0
