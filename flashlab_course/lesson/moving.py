@@ -4,7 +4,7 @@ from functools import partial
 
 from flashlab.memory import A100_SRAM
 from flashlab_course.check import checker, loading, source
-from flashlab_course.lesson.reference import Reveal, known_exercise
+from flashlab_course.lesson.reference import Reveal, known_exercise, own_text
 from flashlab_course.player import play, record, record_kernel
 
 SHOWN = 6                      # the first cases of an exercise: later ones are large, or have large numbers
@@ -23,14 +23,14 @@ def replay(name, fn=None, case=None):
     exercise = known_exercise(name)
     if not exercise.moves:
         raise ValueError(f"{name} moves no tiles between HBM and chip, so there is nothing to see of it")
+    begun = fn or own_text(name)
     try:
-        fn = loading.function_from_file(exercise)[0] if fn is None else fn
+        fn = fn or loading.function_from_file(exercise)[0]
     except loading.Unusable as problem:
         return Reveal(problem.message)
-    if source.tasks_left(source.of(fn), name):
+    if not begun or source.tasks_left(source.of(fn), name):
         return Reveal(f"Your own lines move here once {name} is written; it need not be right.")
-    told = (_case(exercise, case), None, None, "") if case is not None else _most_telling(exercise, fn)
-    chosen, place, line, words = told
+    chosen, place, line, words = (_case(exercise, case), None, None, "") if case else _most_telling(exercise, fn)
     recording = _record(exercise, fn, chosen)
     recording.title = f"{name}: {chosen.name}"
     strays = [n for n, step in enumerate(recording.steps) if step.note]

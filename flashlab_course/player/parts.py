@@ -160,6 +160,6 @@ def _what(before, step):
 
 
 def _move_in_words(move):
-    """'loads K[4:8]'; both spans for a matrix product."""
-    spans = [move.rows, move.cols] if "k" in AXES.get(move.name, ()) else [move.rows]
+    """'loads K[4:8]'; both spans for a matrix product; 'loads K[0:1, 2:3, 4:8]' where there are several heads."""
+    spans = [*move.lead, move.rows, *[move.cols] * ("k" in AXES.get(move.name, ()))]
     return f"{move.kind}s {move.name}[{', '.join(f'{start}:{stop}' for start, stop in spans)}]"
