@@ -124,8 +124,7 @@ def causal_cost(results, d=128, live=False):
     return curves({"measured": lost}, f"At N = {Ns[-1]} the mask costs {lost[Ns[-1]]:.0f} % of the TFLOP/s, whole "
                   f"tiles explain {explained[Ns[-1]]:.0f} %", f"{recorded(results, live)} {label(focus)}, d = {d}. "
                   f"Tiles of {used[0]} with the mask{same}. Dashed: modelled: whole tiles on the diagonal.",
-                  "N",
-                  "TFLOP/s lost to the mask (%)", log="x", dashed={"whole tiles": explained})
+                  "N", "TFLOP/s lost to the mask (%)", log="x", dashed={"whole tiles": explained})
 
 
 def copy_ms(row, tb_s):

@@ -79,6 +79,5 @@ def _record(exercise, fn, case):
     inputs = case.make()
     if exercise.triton:
         return record_kernel(partial(exercise.invoke, fn, inputs))
-    budget = exercise.sram_bytes(**inputs) if exercise.sram_bytes else A100_SRAM
     call = partial(exercise.show, fn, **inputs) if exercise.show else partial(exercise.invoke, fn, inputs)
-    return record(call, follow=fn, sram_bytes=budget)
+    return record(call, follow=fn, sram_bytes=exercise.sram_bytes(**inputs) if exercise.sram_bytes else A100_SRAM)
