@@ -54,10 +54,8 @@ def _most_telling(exercise, fn):
     if report.where:
         case, *place = report.where
         return exercise.case(case), place, report.line, report.message
-    for case, result in zip(exercise.cases, report.cases, strict=False):
-        if result.passed is False:
-            return case, None, None, ""
-    return max(exercise.cases[:SHOWN], key=lambda case: len(case.features)), None, None, ""
+    failed = (case for case, result in zip(exercise.cases, report.cases, strict=False) if result.passed is False)
+    return next(failed, max(exercise.cases[:SHOWN], key=lambda case: len(case.features))), None, None, ""
 
 
 def _turns(line, recording):

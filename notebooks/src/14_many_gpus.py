@@ -397,7 +397,8 @@ for row in rings:
         shares.append({"rows": row["N"] // row["ranks"], "beyond": 100 * (row["ms"] / half - 1), "shorter calls": 100 * (row["compute_ms"] / half - 1),
                        "messages not hidden": 100 * late / half, "hidden": row["hidden"], "GB/s": sent / row["send_ms"] / 1e6,
                        "told": row["ms_high"] - row["ms_low"] < row["send_ms"]})       # else runs differ by more than the messages take
-begin, end, told = shares[0], shares[-1], [share for share in shares if share["told"]]
+begin, end = shares[0], shares[-1]
+hidden = ", ".join(f"{share['hidden']:.0%} at {share['rows']:,} rows" for share in shares if share["told"])
 speeds = [share["GB/s"] for share in shares]
 figures.bars({f"{share['rows']:,} rows": {part: share[part] for part in ("shorter calls", "messages not hidden")} for share in shares},
              f"Beyond half of one GPU's time: {begin['beyond']:.0f} % at {begin['rows']:,} rows, {end['beyond']:.1f} % at {end['rows']:,}",
@@ -406,7 +407,7 @@ figures.bars({f"{share['rows']:,} rows": {part: share[part] for part in ("shorte
                      for share in shares])
 
 # %% [markdown]
-# The model promises that all messages are hidden from {{2 * rows_to_hide(600e12, 450e9):,.0f}} rows on, with a causal mask. The record shows less of their time hidden: {{', '.join(f"{share['hidden']:.0%} at {share['rows']:,} rows" for share in told)}}. Alone they moved {{min(speeds):.0f}} to {{max(speeds):.0f}} GB/s. What keeps the rest in the open has not been profiled. One candidate is the SMs that NCCL's kernels occupy to send.
+# The model promises that all messages are hidden from {{2 * rows_to_hide(600e12, 450e9):,.0f}} rows on, with a causal mask. The record shows less of their time hidden: {{hidden}}. Alone they moved {{min(speeds):.0f}} to {{max(speeds):.0f}} GB/s. What keeps the rest in the open has not been profiled. One candidate is the SMs that NCCL's kernels occupy to send.
 #
 # With more rows all of this matters less:
 #
