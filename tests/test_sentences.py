@@ -142,6 +142,7 @@ NUMBERS = [
     ("12", "parts_h200", "all", {"left_out": "softmax", "d": 128}, "ms"),
     ("12", "counters_h200", None, {"implementation": "fa2_tma_forward"}, "dram_read"),
     ("12", "backward_h200", "all", {"implementation": "fa2_atomic_backward"}, "ms"),
+    ("12", "backward_h200", "TMA, same start", {"implementation": "fa2_tma_backward"}, "ms"),
     ("12", "backward_h200", "TMA", {"implementation": "fa2_tma_backward", "d": 128, "causal": True}, "ms"),
     ("13", "forward_h200", "all", None, "copy_tb_s"),
     ("13", "decode_h200", "all", {"implementation": "decode", "B": 1, "N": 65536}, "ms"),

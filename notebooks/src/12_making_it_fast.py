@@ -595,7 +595,7 @@ figures.bars({name: kernel["tensor_pipe"] for name, kernel in seen.items()},
              f"Recorded on {bench.where(counted)}, by ncu: 16 heads, d = 128, N = 4096, no mask.", "% of the time")
 
 # %% [markdown]
-# From DRAM they read {{min(dram):.2f}} to {{max(dram):.2f}} times $Q$, $K$ and $V$. The L2 cache serves the rest.
+# From DRAM they read {{min(dram):.3f}} to {{max(dram):.3f}} times $Q$, $K$ and $V$. The L2 cache serves the rest.
 #
 # Which rung runs your call? `flash_attention` asks from the top of the ladder. Small calls go to a rung without TMA.
 
