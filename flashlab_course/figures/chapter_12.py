@@ -97,9 +97,8 @@ def kernels_beside_peers(results, d=128, N=4096, causal=False):
 
 def search_rows(results, implementation, d, N, causal):
     """Of a recorded search: the rows of one rung's kernel at one size that have a time, the fastest first."""
-    wanted = implementation, d, N, causal
-    return sorted((row for row in results["rows"] if row["ms"] and itemgetter(
-        "implementation", "d", "N", "causal")(row) == wanted), key=itemgetter("ms"))
+    return sorted((row for row in results["rows"] if row["ms"] and (implementation, d, N, causal) == itemgetter(
+        "implementation", "d", "N", "causal")(row)), key=itemgetter("ms"))
 
 
 @figure

@@ -102,9 +102,8 @@ def relative_speed(results, d=128, causal=False, live=False):
     ratios = {name: {N: ours[N] / ms for N, ms in line.items() if N in ours} for name, line in lines.items()}
     N = max(ours, default=None)
     best = max((name for name in ratios if N in ratios[name]), key=lambda name: ratios[name][N], default=None)
-    title = f"{label(focus)} was not measured beside another here"
-    if best:
-        title = f"At N = {N} the fastest other, {label(best)}, has {ratios[best][N]:.2f} × the speed of {label(focus)}"
+    title = (f"At N = {N} the fastest other, {label(best)}, has {ratios[best][N]:.2f} × the speed of {label(focus)}"
+             if best else f"{label(focus)} was not measured beside another here")
     return curves(ratios, title, f"{recorded(results, live)} {results['what'].capitalize()}, d = {d}, "
                   f"{mask_text(causal)}.", "N", f"times the speed of {label(focus)}",
                   log="xy", ceilings={label(focus): 1})

@@ -33,8 +33,7 @@ def replay(name, fn=None, case=None):
     chosen, place, line, words = (_case(exercise, case), None, None, "") if case else _most_telling(exercise, fn)
     recording = _record(exercise, fn, chosen)
     recording.title = f"{name}: {chosen.name}"
-    strays = [n for n, step in enumerate(recording.steps) if step.note]
-    start = next(iter(_turns(line, recording) or strays), None)
+    start = next(iter(_turns(line, recording) or [n for n, step in enumerate(recording.steps) if step.note]), None)
     if words and start is not None:
         recording.steps[start].note = words            # what goes wrong here, and the number that comes of it
     return play(recording, at=_in_run(place, recording), start=start)
@@ -70,12 +69,11 @@ def _in_run(place, recording):
     for known in (name, name.removesuffix("_i")):
         if index and known in recording.tensors:
             return known, index
-    return None
 
 
 def _record(exercise, fn, case):
     inputs = case.make()
-    if exercise.triton:
-        return record_kernel(partial(exercise.invoke, fn, inputs))
     call = partial(exercise.show, fn, **inputs) if exercise.show else partial(exercise.invoke, fn, inputs)
+    if exercise.triton:
+        return record_kernel(call)
     return record(call, follow=fn, sram_bytes=exercise.sram_bytes(**inputs) if exercise.sram_bytes else A100_SRAM)

@@ -102,7 +102,7 @@ class _Watcher:
         self.bytes[kind] += len(addresses) * T.itemsize
         spans = [(int(where.min()), int(where.max()) + 1) for where in T.index(addresses)]
         rows, cols, *_ = [*spans[T.lead:], ()]
-        several = max(T.shape[:T.lead], default=1) > 1
+        several = np.prod(T.shape[:T.lead]) > 1
         self.moves.append(Move(kind, name, rows, cols, tuple(spans[:T.lead * several])))
         if axis in ("i", "j"):
             self.spans[axis] = rows
