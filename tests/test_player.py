@@ -240,7 +240,7 @@ def test_a_kernel_moves_what_the_closed_form_says_and_shows_its_numbers():
     read, written = cost.fa2_forward(40, 40, 16, B_r=16, B_c=16, element_size=4)[:2]
     assert (recording.read, recording.written) == (2 * read, 2 * written)
     assert recording.title == "FA2 in Triton" and recording.lead == (1, 2)
-    assert {step.head for step in recording.steps} == {0, 1}
+    assert {(one.head, one.moves[0].lead[1]) for one in recording.steps if one.moves} == {(0, (0, 1)), (1, (1, 2))}
     loaded = {move.rows for step in recording.steps for move in step.moves if move.name == "K"}
     assert loaded == {(0, 16), (16, 32), (32, 40)}
     assert any("K_j = tl.load" in recording.lines[step.line].text for step in recording.steps if step.moves)

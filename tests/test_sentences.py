@@ -1,6 +1,6 @@
 """Prose and records: where a number in a record changes, the sentences and titles that it stands in change with it.
 
-Of chapters 13 to 16 only those cells run that a sentence's {{expressions}} need; nothing is drawn, titles are kept.
+Of chapters 12 to 16 only those cells run that a sentence's {{expressions}} need; nothing is drawn, titles are kept.
 """
 
 import contextlib
@@ -139,15 +139,22 @@ NUMBERS = [
     ("README", "forward_h200", "d = 256", {"implementation": "fa2_tma_forward", "N": 16384}, "ms"),
     ("README", "backward_h200", "deterministic", BACK, "ms"),
     ("README", "launch_h100", "all", {"call": "sdpa, both"}, "us"),
+    ("12", "parts_h200", "all", {"left_out": "softmax", "d": 128}, "ms"),
+    ("12", "counters_h200", None, {"implementation": "fa2_tma_forward"}, "dram_read"),
+    ("12", "backward_h200", "all", {"implementation": "fa2_atomic_backward"}, "ms"),
+    ("12", "backward_h200", "TMA, same start", {"implementation": "fa2_tma_backward"}, "ms"),
+    ("12", "backward_h200", "TMA", {"implementation": "fa2_tma_backward", "d": 128, "causal": True}, "ms"),
     ("13", "forward_h200", "all", None, "copy_tb_s"),
     ("13", "decode_h200", "all", {"implementation": "decode", "B": 1, "N": 65536}, "ms"),
     ("13", "decode_h200", "four stages", {"implementation": "decode", "B": 32, "N": 65536}, "ms"),
     ("13", "fp8_h200", "d = 128", {"implementation": "flash_attention_fp8"}, "ms"),
     ("14", "ring_h200", "two GPUs", ZIGZAG, "ms"),
     ("14", "ring_h200", "two GPUs", ZIGZAG | {"ranks": 1}, "ms"),
+    ("14", "ring_h200", "two GPUs", ZIGZAG, "hidden"),
     ("14", "ring_h200", "two GPUs", ZIGZAG | {"passes": "forward+backward", "N": 262144}, "peak_bytes"),
     ("15", "forward_h200", "all", None, "copy_tb_s"),
     ("15", "gpt_h200", "training", {"implementation": "flash_attention", "context": 262144}, "peak_bytes"),
+    ("15", "gpt_h200", "training", {"implementation": "SDPA cuDNN", "context": 16384}, "tokens_s"),
     ("15", "gpt_h200", "generation", {"prompt": 1024, "batch": 1, "cached": True, "graph": True}, "tokens_s"),
     ("16", "forward_h100", "all", HOPPER | {"N": 512}, "ms"),
     ("16", "forward_h100", "all", {"implementation": "naive_forward", "N": 16384}, "ms"),

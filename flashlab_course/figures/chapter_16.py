@@ -102,9 +102,8 @@ def relative_speed(results, d=128, causal=False, live=False):
     ratios = {name: {N: ours[N] / ms for N, ms in line.items() if N in ours} for name, line in lines.items()}
     N = max(ours, default=None)
     best = max((name for name in ratios if N in ratios[name]), key=lambda name: ratios[name][N], default=None)
-    title = f"{label(focus)} was not measured beside another here"
-    if best:
-        title = f"At N = {N} the fastest other, {label(best)}, has {ratios[best][N]:.2f} × the speed of {label(focus)}"
+    title = (f"At N = {N} the fastest other, {label(best)}, has {ratios[best][N]:.2f} × the speed of {label(focus)}"
+             if best else f"{label(focus)} was not measured beside another here")
     return curves(ratios, title, f"{recorded(results, live)} {results['what'].capitalize()}, d = {d}, "
                   f"{mask_text(causal)}.", "N", f"times the speed of {label(focus)}",
                   log="xy", ceilings={label(focus): 1})
@@ -124,8 +123,7 @@ def causal_cost(results, d=128, live=False):
     return curves({"measured": lost}, f"At N = {Ns[-1]} the mask costs {lost[Ns[-1]]:.0f} % of the TFLOP/s, whole "
                   f"tiles explain {explained[Ns[-1]]:.0f} %", f"{recorded(results, live)} {label(focus)}, d = {d}. "
                   f"Tiles of {used[0]} with the mask{same}. Dashed: modelled: whole tiles on the diagonal.",
-                  "N",
-                  "TFLOP/s lost to the mask (%)", log="x", dashed={"whole tiles": explained})
+                  "N", "TFLOP/s lost to the mask (%)", log="x", dashed={"whole tiles": explained})
 
 
 def copy_ms(row, tb_s):

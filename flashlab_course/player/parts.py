@@ -160,6 +160,7 @@ def _what(shapes, before, step):
 
 
 def _move_in_words(move, shape):
-    """'loads K[4:8]'; both spans of a part of the columns."""
-    spans = [move.rows, move.cols] if shape and move.cols not in ((), (0, *shape[1:])) else [move.rows]
+    """'loads K[4:8]'; both spans of a part of the columns; 'loads K[0:1, 2:3, 4:8]' where there are several heads."""
+    columns = [move.cols] if shape and move.cols not in ((), (0, *shape[-1:])) else []
+    spans = [*move.lead, move.rows, *columns]
     return f"{move.kind}s {move.name}[{', '.join(f'{start}:{stop}' for start, stop in spans)}]"

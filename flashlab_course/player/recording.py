@@ -29,6 +29,7 @@ class Move(NamedTuple):
     name: str
     rows: tuple
     cols: tuple
+    lead: tuple = ()           # of batch and head, where there are several
 
 
 @dataclass
@@ -92,7 +93,7 @@ class Recording:
         head = int(np.ravel_multi_index(lead, self.lead)) if lead else 0
         steps = [(n, step) for n, step in enumerate(self.steps) if step.head == head]
         stores = [n for n, step in steps for move in step.moves
-                  if move[:2] == ("store", name) and _holds(move[2:], place)]
+                  if move[:2] == ("store", name) and _holds(move[2:4], place)]
         axis = "ij".find(AXES.get(name, "i")[0])
         touched = [n for n, step in steps if step.tile and axis >= 0 and _holds([step.tile[axis]], place)]
         return max(stores, default=min(touched, default=0))
