@@ -6,8 +6,11 @@ The sandbox is a root of their own, so that none reads or writes a learner's exe
 
 import random
 import signal
+import sys
 
 import pytest
+
+sys.modules["rfc3987_syntax"] = None       # jsonschema imports it, for 5 s, to check addresses: no notebook has any
 
 # A shell that starts pytest in the background has Ctrl-C ignored, also by the commands that the tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
