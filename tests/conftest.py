@@ -73,6 +73,12 @@ def sampled(request):
 
 
 @pytest.fixture
+def no_line(monkeypatch):
+    """A report looks for the line that goes wrong for up to 3 s. Tests of what else it says do not wait for that."""
+    monkeypatch.setattr("flashlab_course.check.line.first_wrong", lambda *_: None)
+
+
+@pytest.fixture
 def sandbox(tmp_path, monkeypatch):
     """A fresh root that the checker takes for its own."""
     from flashlab_course import workspace

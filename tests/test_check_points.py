@@ -6,6 +6,8 @@ import pytest
 
 from flashlab_course.check import checker, form, source
 
+pytestmark = pytest.mark.usefixtures("no_line")
+
 HEAD = """
 import math
 import numpy

@@ -18,6 +18,8 @@ import triton.language as tl
 
 from flashlab_course.compiler.watch import Traffic, watch
 
+pytestmark = pytest.mark.usefixtures("no_line")
+
 COMMENT = re.compile(r"(?<=\S) +# .*")
 HEAD = "import torch\nimport triton\nimport triton.language as tl\n"
 
