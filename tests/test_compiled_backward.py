@@ -21,7 +21,6 @@ from test_compiled import (  # noqa: E402
     PRODUCT,
     SEED,
     WINDOW,
-    asked_for,
     product_loops,
 )
 
@@ -95,10 +94,10 @@ ALWAYS = "atomic 90", "tma d 64", "hopper d 64", "tma d 64, lean"
 
 
 @pytest.fixture(scope="module")
-def compiled(request):
+def compiled(asked_for):
     """All in one process: starting one takes longer than compiling a kernel."""
     jobs = {name: job for name, (job, _) in CASES.items()}
-    jobs = asked_for(request, jobs | FIRST_TILES) | {name: jobs[name] for name in ALWAYS}
+    jobs = asked_for(jobs | FIRST_TILES) | {name: jobs[name] for name in ALWAYS}
     return dict(zip(jobs, compile_all(jobs.values()), strict=True))
 
 

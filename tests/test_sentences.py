@@ -6,6 +6,7 @@ Of chapters 13 to 16 only those cells run that a sentence's {{expressions}} need
 import contextlib
 import functools
 import io
+import re
 import sys
 from unittest.mock import MagicMock
 
@@ -57,13 +58,22 @@ def needed(cells):
     return found
 
 
+@functools.cache
+def chapter(number):
+    """The cells of a chapter, and the numbers of those that its expressions need."""
+    source, = (path for path in SOURCES if build.number_of(path) == number)
+    cells = [cell for cell in jupytext.read(source).cells if "later[" not in cell.source]     # by the compiler
+    for cell in cells:
+        if "cpu_ms" in cell.source:                    # by a clock, which never says the same twice
+            cell.source = "\n".join(re.findall("^import .*", cell.source, re.MULTILINE))
+    return cells, needed(cells)
+
+
 def told(number):
     """What a chapter's sentences, titles and printed lines say, by the records as they are now."""
     if number == "README":
         return readme()
-    source, = (path for path in SOURCES if build.number_of(path) == number)
-    cells = [cell for cell in jupytext.read(source).cells if "later[" not in cell.source]     # by the compiler
-    run, space, drawn, said = needed(cells), {}, Undrawn(), io.StringIO()
+    (cells, run), space, drawn, said = chapter(number), {}, Undrawn(), io.StringIO()
     with contextlib.redirect_stdout(said):
         for n, cell in enumerate(cells):
             exec(cell.source if n in run else build.asking(cell), space)         # the code of the course itself

@@ -175,9 +175,7 @@ def test_where_triton_came_first_all_but_its_kernels_work():
     """transformers, torch.compile and torch's own counters import it too, and without a GPU it then asks for one."""
     pytest.importorskip("triton")
     answer = python("""
-import torch; torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
-import sys; assert "triton" in sys.modules
-import flashlab, torch
+import triton, flashlab, torch
 from flashlab_course import doctor
 from flashlab_course.check import check
 from flashlab.ladder import RUNGS
