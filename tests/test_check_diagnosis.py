@@ -5,17 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from flashlab_course.check import (
-    case_inputs,
-    checker,
-    diagnose,
-    failing,
-    form,
-    line,
-    raised,
-    run_case,
-    say,
-)
+from flashlab_course.check import case_inputs, checker, diagnose, failing, form, line, raised, run_case, say
 from flashlab_course.check.runner import Problem
 
 inf, nan = float("inf"), float("nan")

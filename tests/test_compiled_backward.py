@@ -13,16 +13,7 @@ from flashlab_course.gpu.occupancy import occupancy
 
 pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (it exists for Linux only)")
 
-from test_compiled import (  # noqa: E402
-    BY_THREADS,
-    BY_TMA,
-    MEASURED,
-    PACKED,
-    PRODUCT,
-    SEED,
-    WINDOW,
-    product_loops,
-)
+from test_compiled import BY_THREADS, BY_TMA, MEASURED, PACKED, PRODUCT, SEED, WINDOW, product_loops  # noqa: E402
 
 from flashlab.kernels import fa2_atomic_backward, fa2_backward, fa2_split_backward, fa2_tma_backward
 from flashlab.kernels.tuning import Tiles  # noqa: E402
