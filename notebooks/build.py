@@ -28,10 +28,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
-import nbformat
-from jupyter_client.manager import AsyncKernelManager
-from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+sys.modules["rfc3987_syntax"] = None       # jsonschema imports it, for 5 s, to check addresses: no notebook has any
+
+import nbformat  # noqa: E402
+from jupyter_client.manager import AsyncKernelManager  # noqa: E402
+from nbclient import NotebookClient  # noqa: E402
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 MAX_CODE_LINES = 20
@@ -96,7 +98,7 @@ def warm_kernels():
     That is not flashlab: whether a notebook imports it before Triton is for its own kernel to see.
     """
     server = multiprocessing.get_context("forkserver")
-    preloaded = "torch", "matplotlib.pyplot", "ipykernel.kernelapp", "ipykernel.debugger", "nbclient"
+    preloaded = "__main__", "torch", "matplotlib.pyplot", "ipykernel.kernelapp", "ipykernel.debugger"
     server.set_forkserver_preload(list(preloaded))
 
     def launch(command, cwd, env, **_):
