@@ -30,6 +30,8 @@ mistakes = [
              "len(Q) ** -0.5"), also=[[(ROOT, f"len({T}) ** -0.5")] for T in ("K", "K_j")]),
     Mistake("sizes_swapped", "queries were cut in tiles of B_c, and keys in tiles of B_r", "which size is whose",
             (Q_ROWS, "Q[i * B_c : (i + 1) * B_c]"), (K_ROWS, "K[j * B_r : (j + 1) * B_r]")),
+    Mistake("i_and_j_swapped", "i counted key tiles, and j query tiles", "which letter is whose",
+            (Q_ROWS, "Q[j * B_r : (j + 1) * B_r]"), (K_ROWS, "K[i * B_c : (i + 1) * B_c]")),
     Mistake("starts_by_the_other_size", "a tile started at a multiple of the other tile size",
             "the start of both slices", (K_ROWS, "K[j * B_r :][:B_c]"), also=[[(Q_ROWS, "Q[i * B_c :][:B_r]")]]),
     Mistake("starts_at_its_number", "a slice started at the number of its tile, not multiplied by the tile size",

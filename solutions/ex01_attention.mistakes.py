@@ -48,6 +48,8 @@ mistakes = [
             "the value of a hidden score", (HIDE, "S.masked_fill(hidden, 0.0)")),
     Mistake("mask_minus_1e6", "a query that sees no key got the mean of all values",
             "rows in which every key is hidden", (HIDE, "S.masked_fill(hidden, -1e6)")),
+    Mistake("empty_rows_nan", "a query that sees no key got 0/0", "rows in which every key is hidden",
+            ("P = P.masked_fill((S == -inf).all(-1, keepdim=True), 0)", "pass")),
     Mistake("mask_before_scale", "scores were hidden before they were scaled: scale can be 0 or negative",
             "what −inf · scale is", (SCORES, "S = Q @ K.T"), (SOFTMAX, "P = torch.softmax(S * scale, dim=-1)")),
 ]

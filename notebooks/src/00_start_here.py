@@ -37,7 +37,8 @@ from flashlab_course.player import play, record
 # %% jupyter={"source_hidden": true}
 timed, counted = load_results("forward_h100"), load_results("counters_h100")     # what was measured on a GPU
 ms = {row["implementation"]: row["ms"] for row in timed["rows"] if (row["N"], row["d"], row["causal"]) == (4096, 64, False)}
-ms = {name: ms[name] for name in ("naive_forward", "fa2_triton_forward", "fa2_hopper_forward")}
+ms = dict(zip(("plain attention", "first Triton kernel", "last kernel"),
+              (ms[name] for name in ("naive_forward", "fa2_triton_forward", "fa2_hopper_forward")), strict=True))
 slow, first, last = ms.values()
 GB = {row["implementation"]: (row["dram_read"] + row["dram_written"]) / 1e9 for row in counted["rows"] if row["N"] == 4096}
 friend = (f"Both have the same output. With 4096 tokens on an H100, plain attention takes {slow:.1f} ms "
@@ -55,7 +56,7 @@ def first_look(run):
                      else "A tile comes from HBM.")
 
 # %% [markdown]
-# Press ▶ and watch for twenty seconds. At the left, plain (“naive”) attention moves $S$ and $P$ to HBM and back. At the right, FlashAttention-2 works on one **tile** of $S$ at a time, 4 × 4 scores that never leave the chip. One clock drives both, and it counts bytes. **Predict** how many percent of plain attention's bytes FlashAttention-2 moves: a guess will do.
+# The next cell shows two runs. At the left, plain (“naive”) attention moves $S$ and $P$ to HBM and back. At the right, FlashAttention-2 works on one **tile** of $S$ at a time, 4 × 4 scores that never leave the chip. One clock drives both, and it counts bytes. **Predict** how many percent of plain attention's bytes FlashAttention-2 moves: guess first, then run the cell and press ▶. ($L$, one number for each query, is for chapter 08.)
 
 # %%
 my_percent = None
@@ -75,7 +76,7 @@ display(play(*race, end=friend))
 said = compare("bytes of FlashAttention-2 in the race", my_percent,
                100 * (race[1].read + race[1].written) / (race[0].read + race[0].written), "%")
 figures.bars(ms, f"With 4096 tokens, {slow:.1f} ms become {last:.1f} ms",
-             f"Recorded on {where(timed)}; batch 4, 32 heads, d = 64, bfloat16, no mask.", "milliseconds")
+             f"Recorded on {where(timed)}; 128 heads, d = 64, bfloat16, no mask.", "milliseconds")
 
 # %% [markdown]
 # Here are the figures to repeat to a friend, for 4096 tokens and $d = 64$ on an H100. A **kernel** is a function that runs on the GPU.
@@ -85,7 +86,7 @@ figures.bars(ms, f"With 4096 tokens, {slow:.1f} ms become {last:.1f} ms",
 # | time | {{slow:.1f}} ms | {{first:.2f}} ms | {{last:.2f}} ms |
 # | times as fast | 1 | {{slow / first:.0f}} | {{slow / last:.0f}} |
 #
-# HBM traffic was recorded for 16 heads, on {{where(counted)}}. Plain attention moves {{GB["naive_forward"]:.2f}} GB, and the first Triton kernel {{GB["fa2_triton_forward"]:.3f}} GB: {{100 * GB["fa2_triton_forward"] / GB["naive_forward"]:.1f}} %. That is a smaller share than in the toy, because tensors are larger there, and a cache serves repeated reads (chapter 02).
+# Times are for 128 heads. Bytes are for 16, on {{where(counted)}}: plain attention moves {{GB["naive_forward"]:.2f}} GB, and the first Triton kernel {{GB["fa2_triton_forward"]:.3f}} GB: {{100 * GB["fa2_triton_forward"] / GB["naive_forward"]:.1f}} %. Without a cache the share would stay as in the toy. A GPU's cache serves repeated reads (chapter 02).
 #
 # ### Is the output the same?
 #
@@ -225,7 +226,7 @@ Markdown("\n".join([*lines, f"\nThe core takes {sum(c.core_minutes for c in CHAP
 # %% [markdown]
 # ### How a chapter works
 #
-# Each question takes four steps: **predict** (write your guess into a cell), **run**, **compare**, **takeaway**. A wrong guess teaches most. If you guess nothing, the cell asks you to, or repeats your last guess.
+# Each question takes four steps: **predict** (write your guess into a cell), **run**, **compare**, **takeaway**. If you guess nothing, the cell asks you to, or repeats your last guess.
 #
 # **Exercises** come where their idea does. Save the file before you check it. `check("…")` names the mistake, and `reveal("…")` shows our solution once yours passes.
 #

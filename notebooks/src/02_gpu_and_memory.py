@@ -18,11 +18,14 @@
 # %%
 from flashlab_course import figures  # flashlab first, then torch
 import torch
+from math import log10
 
 from flashlab_course.bench import numbers, pick
 from flashlab_course.check import check
 from flashlab_course.lesson import compare, reveal
 from flashlab_course.player.lanes import play_lanes
+from flashlab_course.player.page import Player
+from flashlab_course.player.scene import Scene
 
 MiB = 2**20
 
@@ -66,9 +69,7 @@ memories()
 # | L2 cache | all threads | 40 MiB | 50 MiB |
 # | HBM | all threads | 40 GB at 1.5 TB/s | 80 GB at 3.35 TB/s |
 #
-# Arithmetic keeps its results in registers.
-#
-# The course's `Memory` simplifies this to two levels: HBM, and one **SRAM** of 192 KiB. That is the L1 cache and shared memory of one SM of an A100. A real kernel gets a little less of it, and has registers besides.
+# The course's `Memory` simplifies this to two levels: HBM, and one **SRAM** of 192 KiB. That is the L1 cache and shared memory of one SM of an A100.
 #
 # **Takeaway.** Fast memory is small, and lies close to the arithmetic.
 #
@@ -88,7 +89,13 @@ figures.curves({"": rates}, f"What L2 holds comes {max(rates.values()) / rates[1
 #
 # ### What a byte costs
 #
-# Chapter 01 gave an A100 208 FLOPs for each byte. How many operations can a machine do while one float32 (4 bytes) arrives? The limits of yours are what `doctor` reports.
+# Chapter 01 gave an A100 208 FLOPs for each byte. **Predict** how many operations it can do while one float32 (4 bytes) arrives.
+
+# %%
+my_operations = None
+
+# %% [markdown]
+# **Run and compare.**
 
 # %% jupyter={"source_hidden": true}
 from flashlab_course import doctor
@@ -99,8 +106,9 @@ limits = {"A100": (312.0, 1.5), "H100": (989.0, 3.35),             # TFLOP/s, TB
           "H100, measured": (pick(ceilings, what="float16 matmul")[0]["tflops"], pick(ceilings, what="copy")[0]["tb_s"]),
           "this machine": (doctor.matmul_rate(device), doctor.copy_bandwidth(device) / 1000)}
 while_one_comes = {f"{name}: {tflops:.3g} TFLOP/s, {tb_s:.3g} TB/s": 4 * tflops / tb_s for name, (tflops, tb_s) in limits.items()}
-figures.bars(while_one_comes, f"An H100 could do {4 * limits['H100'][0] / limits['H100'][1]:,.0f} operations while one float32 comes",
-             f"Published, and measured: {ceiling_words} This machine: measured here.", "operations")
+said = compare("operations while one float32 comes", my_operations, next(iter(while_one_comes.values())))
+said.on(figures.bars(while_one_comes, f"An H100 could do {4 * limits['H100'][0] / limits['H100'][1]:,.0f} operations while one float32 comes",
+                     f"Published, and measured: {ceiling_words} This machine: measured here.", "operations"), axis="x")
 
 # %% [markdown]
 # **Takeaway.** The newer GPU has more bandwidth, but its arithmetic has grown more. A number that is loaded from HBM and used once leaves the arithmetic idle nearly all of the time.
@@ -145,21 +153,37 @@ roof = [max(row.get(limit, 0) for row in roof_rows + ceilings) for limit in ("tb
 
 # %%
 my_corner = None     # N
+width, bytes_each = 64, 2     # change me after the comparison: d, and the bytes of a number
 
 # %% [markdown]
-# **Run and compare.** A **roofline** draws speed against intensity. Memory limits the speed on the slanted line, arithmetic on the flat one. Change the three numbers: which of them move attention without $S$ along the roof?
+# **Run and compare.** A **roofline** draws speed against intensity. Memory limits the speed on the slanted line, arithmetic on the flat one. Press ▶: $N$ doubles. When do the two bars change places? Then change $d$ and the bytes: which of them moves the square?
 
-# %%
+# %% jupyter={"source_hidden": true}
 said = compare("N from which attention without S waits for arithmetic", my_corner)
-n, width, bytes_each = 4096, 64, 2          # change me: N, d, and 4 for float32
-points = [{"op": "attention without S", "rung": "yours", "flops": 4 * n * n * width, "bytes": 4 * n * width * bytes_each}]
-points += [{"op": op, "flops": flops[op], "bytes": flops[op] / intensity[op]} for op in intensity]
-figures.roofline(points, 1.5, 312, "Modelled: an A100's published limits.")
+sizes, scene = [2**k for k in range(5, 14)], Scene("Attention without S, under an A100's roof", "#5A4FCF", 440, 278)
+at = [4 * N * N * width / (4 * N * width * bytes_each) for N in sizes]            # FLOPs for each byte
+place = lambda x: (115 * log10(x), 200 - 70 * log10(min(1.5 * x, 312)))           # pixels, on the roof
+ops = {op: place(intensity[op]) for op in ("QKᵀ", "softmax")}
+words = {"1.5 TB/s": (50, 75), "312 TFLOP/s": (330, 6), "FLOPs for each byte →": (305, 206), "↑ TFLOP/s": (-10, 2)}
+for text, (x, y) in (ops | words).items():
+    scene.text(x + 10, y + 12, "small", text)
+for x, y, size in [(*place(10 ** (k / 24)), 2) for k in range(92)] + [(*at_op, 8) for at_op in ops.values()]:
+    scene.rect(x - size / 2, y - size / 2, size, size, "read")
+for n, (x, y) in enumerate(map(place, at)):
+    scene.rect(x - 4, y - 4, [8 * (k > n) for k in range(len(at))], 8, "block")
+scene.rect(*([place(x)[k] - 6 for x in at] for k in (0, 1)), 12, 12, "live glide")
+for y, name, busy in ((232, "HBM works", [min(1, 208 / x) for x in at]), (256, "arithmetic works", [min(1, x / 208) for x in at])):
+    scene.text(0, y + 12, "small", name)
+    scene.rect(100, y, 340, 16, "rail")
+    scene.rect(100, y, [340 * share for share in busy], 16, "written glide")
+scene.add("status", look="status", text=[f"N = {N}: {x:,.0f} FLOPs for each byte, at most {min(1.5 * x, 312):.0f} TFLOP/s." for N, x in zip(sizes, at, strict=True)])
+scene.moved, scene.tiles = sizes, list(range(1, len(sizes), 2))
+Player([scene], keys="<span>The bars: the share of the time in which each has work.</span>", units=("doubling", "factor of 4"))
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# $4 N^2 d$ FLOPs over $4 N d$ numbers of two bytes are $N / 2$ FLOPs for each byte. The width $d$ cancels. $N / 2$ is 208 at $N = 416$.
+# $4 N^2 d$ FLOPs over $4 N d$ numbers of two bytes are $N / 2$ FLOPs for each byte. The width $d$ cancels; the bytes do not. $N / 2$ is 208 at $N = 416$.
 #
 # </details>
 #
@@ -171,14 +195,14 @@ my_roof = None     # lambda intensity: ..., with roof[0] and roof[1]
 # %% [markdown]
 # **Run and compare.** Your function is drawn as stars. SDPA is PyTorch's `scaled_dot_product_attention`. FA2 and SDPA are drawn with the bytes of $Q$, $K$, $V$ and $O$ once, because L2 serves their repeated reads.
 
-# %%
+# %% jupyter={"source_hidden": true}
 said = compare("height of the roof", my_roof, {x: min(x * roof[0], roof[1]) for x in (1, 10, 1000)}, "TFLOP/s")
 said.on(figures.roofline(roof_rows, *roof, roof_words))
 
 # %% [markdown]
-# A dot on the line is as fast as the machine can be. A dot below it waits for something else.
+# A dot on the line is as fast as the machine can be. FA2 lies below it: its tensor cores wait while softmax runs. Chapter 12 mends that.
 #
-# **Takeaway.** Every operation of naive attention waits for memory. FlashAttention does the same arithmetic far to the right of the corner. That is the plan of this course.
+# **Takeaway.** Every operation of naive attention waits for memory. FlashAttention does the same arithmetic far to the right of the corner.
 #
 # *End of sitting 1 and of the core. You can go on to [chapter 03](03_online_softmax.ipynb).*
 #
@@ -186,7 +210,7 @@ said.on(figures.roofline(roof_rows, *roof, roof_words))
 #
 # ### A kernel, thread by thread
 #
-# On a CPU, you add two vectors in a loop over their elements. On a GPU, you write what *one* thread does, and start as many threads as there are elements. `threadIdx.x` is a thread's number within its block. `launch(kernel, grid, block)` runs such a function in a small interpreter, line by line as CUDA C++ would. It has no clock: it says what happens, not how long it takes.
+# On a CPU, you add two vectors in a loop over their elements. On a GPU, you write what *one* thread does, and start as many threads as there are elements. `threadIdx.x` is a thread's number within its block. `launch(kernel, grid, block)` runs such a function in a small interpreter, line by line as CUDA C++ would. It has no clock.
 
 # %%
 from flashlab_course.gpu.simt import blockDim, blockIdx, launch, shared, syncthreads, threadIdx
@@ -218,7 +242,7 @@ check("ex02_vector_add")
 reveal("ex02_vector_add")
 
 # %% [markdown]
-# *This tells the solution of the exercise.* In CUDA C++ the kernel has the same lines. The program around it makes room on the GPU (`cudaMalloc`) and copies the vectors there and back (`cudaMemcpy`). In PyTorch, `x.cuda()` does both.
+# *This tells the solution of the exercise.* In CUDA C++ the kernel has the same lines. The program around it makes room on the GPU (`cudaMalloc`) and copies the vectors there and back (`cudaMemcpy`).
 
 # %%
 from flashlab_course.gpu import cuda, simt
@@ -260,14 +284,17 @@ reveal("ex02_idle_lanes")
 # %% [markdown]
 # ### Lanes that disagree
 #
-# What if the lanes of a warp disagree on a branch? Then the warp runs both sides, one after the other. While it runs one side, the lanes of the other side are **masked**. In `two_paths`, groups of `period` threads take one loop or the other. A warp pays one step for each line that it runs. The line of a `for` with 3 rounds runs 4 times: the fourth time ends the loop.
-#
-# Run the cell to see the code, and count. **Predict** the steps of a warp with `period` 1, 16 and 32, for 3 rounds.
+# What if the lanes of a warp disagree on a branch? Then the warp runs both sides, one after the other. While it runs one side, the lanes of the other side are **masked**. In `two_paths`, groups of `period` threads take one loop or the other. A warp pays one step for each line that it runs. With 3 rounds a `for` line costs 4 steps: the last one ends the loop. `else:` costs nothing.
 
 # %%
 import inspect
 
 print(inspect.getsource(simt.two_paths))
+
+# %% [markdown]
+# **Predict** the steps of a warp with `period` 1, 16 and 32, for 3 rounds.
+
+# %%
 my_steps = {1: None, 16: None, 32: None}
 
 # %% [markdown]
@@ -328,8 +355,17 @@ play_lanes(loads)
 #
 # ### Two dimensions
 #
-# A grid and a block may have an x and a y. Neighboring lanes differ in x. So let x walk along a row, where neighbors lie side by side in memory, and let y go from row to row. Both need their own number of blocks and their own guard. x comes first in `grid` and `block`; columns come second in a tensor's shape.
-#
+# A grid and a block may have an x and a y. Neighboring lanes differ in x. So let x walk along a row, where neighbors lie side by side in memory, and let y go from row to row. Both need their own number of blocks and their own guard. x comes first in `grid` and `block`; columns come second in a tensor's shape. Change the shape: which threads have no element?
+
+# %%
+rows, columns, block = 3, 6, (4, 2)          # change me
+grid = -(-columns // block[0]), -(-rows // block[1])
+x, y = torch.arange(grid[0] * block[0])[None, :], torch.arange(grid[1] * block[1])[:, None]
+shade = (y // block[1] * grid[0] + x // block[0] + 1.0).masked_fill((x >= columns) | (y >= rows), torch.nan)
+figures.matrices({"": shade}, f"A grid of {grid[0]} × {grid[1]} blocks for {rows} rows of {columns} columns", "Definition: a shade is a block. White: no element.",
+                 "column, from x", "row, from y", rows=range(len(y)), columns=range(x.numel()), number="")
+
+# %% [markdown]
 # **Your turn** ([exercises/ex02_matrix_scale.py](../exercises/ex02_matrix_scale.py), 20 minutes). Multiply each row of a matrix by its own factor.
 
 # %%
@@ -402,32 +438,26 @@ said = compare("sums that are right without a barrier", my_right, int(torch.iscl
 #
 # | threads | blocks | registers | shared memory |
 # |---|---|---|---|
-# | 2048 | 32 | 65,536 of 4 bytes | 228 KiB |
+# | 2048 | 32 | 65,536 of 4 bytes | 228 KiB, 1 lost to each block |
 #
-# The share of the 2048 threads that is filled is called **occupancy**. A block has 256 threads, each with 128 registers. **Predict** how many such blocks fit.
+# The share of the 2048 threads that is filled is called **occupancy**. A block has 256 threads with 128 registers each, and takes 48 KiB of shared memory. **Predict** how many fit.
 
 # %%
 my_blocks = None
 
 # %%
+from flashlab_course.bench import load_results
 from flashlab_course.gpu.occupancy import occupancy
 
-said = compare("blocks of 256 threads with 128 registers", my_blocks, occupancy(256, registers=128).blocks)
+record = load_results("forward_h200")
+speed = pick(record["rows"], implementation="fa2_hopper_forward", N=4096, d=128, causal=False)[0]["tflops"] / record["ceilings"]["matmul_tflops"]
+said = compare("blocks of 256 threads with 128 registers", my_blocks, occupancy(256, registers=128, shared=48 * 1024).blocks)
 figures.blocks_that_fit(256, registers=128, shared=48 * 1024)     # change me
 
 # %% [markdown]
-# The limit that runs out first decides. A thread can have at most 255 registers; more values **spill** to slower memory. Chapter 10's kernel has 256 threads with 176 registers each, and takes 128 KiB of shared memory (compiled for an H100, $d = 128$):
-
-# %%
-from flashlab_course.bench import load_results
-
-record = load_results("forward_h200")
-ours = pick(record["rows"], implementation="fa2_triton_forward", N=4096, d=128, causal=False)[0]["tflops"]
-print(f"recorded on an H200, N = 4096, d = 128: {ours / record['ceilings']['matmul_tflops']:.0%} of the speed of a plain matrix product")
-figures.blocks_that_fit(256, registers=176, shared=128 * 1024)
-
-# %% [markdown]
-# An eighth of the threads is enough for that speed. So occupancy is not a goal in itself.
+# The limit that runs out first decides. A thread can have at most 255 registers; more values **spill** to slower memory.
+#
+# Chapter 12b's kernel has 384 threads with 168 registers each. Enter these numbers: how much of the SM does it fill? Its speed is {{speed:.0%}} of a plain matrix product's (recorded on an H200, $N = 4096$, $d = 128$). So occupancy is not a goal in itself.
 #
 # ### How many bytes on their way
 #

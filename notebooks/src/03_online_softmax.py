@@ -66,7 +66,7 @@ print("torch.softmax: ", torch.softmax(with_a_large_one, dim=-1))
 #
 # $$\frac{e^{s_j}}{\sum_k e^{s_k}} = \frac{e^{s_j - m}}{\sum_k e^{s_k - m}}$$
 #
-# Run the cell, then try other shifts and scores. The computer fails in two ways: find both.
+# The computer fails in two ways. Run the cell for the first, and find a shift for the second.
 
 # %%
 three = torch.tensor([1.0, 2.0, 3.0])
@@ -75,7 +75,11 @@ for m in [0.0, 1.0, -5.0, 60.0, 200.0]:
     print(f"m = {m:>5}: sum {shifted.sum():<12.4g} softmax {(shifted / shifted.sum()).numpy()}")
 
 # %% [markdown]
-# With $m = 200$ every exponential becomes 0, and $0/0$ is not a number. With a shift that is too small, they overflow.
+# <details><summary><b>Why?</b> (after trying)</summary>
+#
+# With $m = 200$ every exponential becomes 0, and $0/0$ is not a number. With $m = -100$ they overflow.
+#
+# </details>
 #
 # **Your turn** ([exercises/ex03_safe_softmax.py](../exercises/ex03_safe_softmax.py), 10 minutes). Choose a shift that is safe for every row, whatever its scores, and write the softmax of each row of $S$. Save the file and run the cell.
 
@@ -220,7 +224,7 @@ print(f"average of the halves: off by {error:.2f} (measured here); outputs are {
 # %% [markdown]
 # A plain average gives both halves the same weight, wherever the large scores were. Each worker must also return the weight that it found: its $m$ and $l$. Call $(O, m, l)$ a **state**, with $O$ not yet divided by $l$.
 #
-# Here are two workers with three scores each. A bar is a worker's $l$; each part is one score. Try other scores.
+# Two workers have three scores each, and count in units of their own maximum. So $l_A$ and $l_B$ cannot be added yet. Whose unit changes, and by what factor? Guess, then run the cell: a bar is a worker's $l$, each part one score. Try other scores.
 
 # %%
 two = {"A": [1.0, 2.0, 0.5], "B": [3.0, 2.5, 1.0]}          # change me
@@ -231,9 +235,7 @@ figures.bars(units, f"The bars can be added once both count in units of e^{top:g
              "Definition: each part is exp(score − unit).", "l, in units")
 
 # %% [markdown]
-# Each worker counts in units of its own maximum, so the bars of A and B cannot be added yet. Whose unit changes, and by what factor?
-#
-# <details><summary><b>Why?</b> (after watching)</summary>
+# <details><summary><b>Why?</b> (after the picture)</summary>
 #
 # The common unit is that of the larger maximum, $e^3$. So A's bar is multiplied by $e^{2 - 3} = 0.37$: the middle bar. $O$ takes the same factor as $l$.
 #
@@ -337,7 +339,7 @@ for f in (naive_forward, online_softmax_forward):
     print(f"{f.__name__:<23} peak in HBM {format_bytes(mem.hbm_peak):>8} (modelled); {judge(O_all, L_all, Q, K, V_all)}")
 
 # %% [markdown]
-# The answer is right, and the matrices $S$ and $P$ are gone. But for each query, the kernel loads the row of $Q$, then all keys and all values. It stores one row of $O$ and one number $L$.
+# The answer is right, and $S$ and $P$ are gone: at $N = 4096$ each would take 64 MiB, and $O$ takes 1. But for each query, the kernel loads the row of $Q$, then all keys and all values. It stores one row of $O$ and one number $L$.
 #
 # **Predict** the HBM traffic in bytes as a function of $N$, for $N$ queries and $N$ keys of $d = d_v = 64$ in float32.
 
@@ -353,8 +355,7 @@ from flashlab_course import sweeps
 
 points = sweeps.over_N([8, 16, 32], d=64, rungs=["naive_forward", "online_softmax_forward"])
 measured = {p["N"]: p["measured"] for p in points if p["rung"] == "online_softmax_forward"}
-said = compare("traffic of one key at a time", my_bytes, measured, "bytes", reasons={
-    4 * 257 * 8: "You loaded every key once. Nothing keeps it on the chip: each query loads all keys and values again."})
+said = compare("traffic of one key at a time", my_bytes, measured, "bytes")
 said.on(figures.traffic_against(points))
 
 # %% [markdown]
@@ -366,7 +367,7 @@ said.on(figures.traffic_against(points))
 #
 # For each score, naive attention moves 6 numbers, and this rung $d + d_v = 128$. At $N = 4096$ that is {{cost.online_softmax_forward(4096, 4096, 64).traffic / cost.naive_forward(4096, 4096, 64).traffic:.0f}} times as many bytes, by the formulas.
 #
-# Each key that is loaded serves one query. If a program kept 64 queries on the chip, it would serve 64, and $K$ and $V$ would be read 64 times less often. Hence the tiles of the next chapter.
+# Each key that is loaded serves one query. If a program kept 64 queries on the chip, it would serve 64, and $K$ and $V$ would be read 64 times less often.
 #
 # **Takeaway.** Online softmax removes the need to store $S$. Only tiles remove the traffic.
 #
@@ -402,9 +403,7 @@ for name, f, args in [("three passes", softmax_three_pass, (long_row,)), ("two p
     average = len(args) == 1                                                       # weights and v come in, the average goes out
     whole[name] = {"read": counted.read + average * (long_row.nbytes + its_values.nbytes), "written": counted.written + average * 16}
 share = sum(whole["one pass"].values()) / sum(whole["three passes"].values())
-said = compare("share of bytes that one pass needs", my_share, share,
-               reasons={1 / 3: "That is x alone. The values v are four times as large, and every way loads them once.",
-                        0.2: "That leaves out v, which is loaded once in every way."})
+said = compare("share of bytes that one pass needs", my_share, share)
 figures.bars(whole, f"One pass moves {share:.0%} of the bytes of three", "Modelled: counted by flashlab.memory.", "HBM traffic", byte=True)
 
 # %% [markdown]

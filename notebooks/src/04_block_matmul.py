@@ -11,7 +11,7 @@
 #
 # **You will be able to** multiply matrices tile by tile and predict the traffic from the tile size; compute both products of attention without ever storing $S$; explain why a softmax for each tile gives a wrong answer; and repair it.
 #
-# **You need** chapter 03 · **core:** sitting 1, 45 minutes, and sitting 2, 10 minutes · **further:** sitting 3, 35 minutes · **runs on** CPU or GPU
+# **You need** chapter 03 · **core:** sittings 1 and 2, 20 and 35 minutes · **further:** sitting 3, 35 minutes · **runs on** CPU or GPU
 #
 # Chapter 03 ended with attention that is exact and needs no $N \times N$ matrix, but reads each key once for every query. A tile of many queries reads it once for all of them.
 
@@ -87,7 +87,7 @@ for edge in [16, 32, 64, 128]:
         print(error)
 said = compare("times fewer bytes with tiles of 64", my_times_fewer, counted[16] / counted[64])
 figures.curves({"read": counted}, f"Tiles 4 times as wide: {counted[16] // 2**10} KiB becomes {counted[64] // 2**10} KiB",
-               "Modelled: marks counted by flashlab.memory, dashed MNK/B_n + MNK/B_m. No mark: the tiles do not fit.",
+               "Modelled: marks counted by flashlab.memory, dashed by the formula. No mark: the tiles do not fit.",
                "edge of the square tiles of C", "HBM bytes read", log="xy", byte="y", ticks=list(formula), dashed={"read": formula})
 
 # %% [markdown]
@@ -105,7 +105,7 @@ figures.curves({"read": counted}, f"Tiles 4 times as wide: {counted[16] // 2**10
 #
 # Leave out the softmax for a moment: $O = (QK^\top)V$. Block $i$ of $O$ needs each tile of its row of $S$ once: $O_i = \sum_j S_{ij} V_j$. So a tile of $S$ can be made, used, and overwritten by the next.
 #
-# `kernel` names the tensors in HBM, `load` brings a tile on chip, and `store` writes one back. Watch it line by line. Which tensors stay on chip, and which come and go? How many bytes of $S$ reach HBM?
+# `kernel` names the tensors in HBM, `load` brings a tile on chip, and `store` writes one back. Watch it line by line. Which tensors stay on chip, and which come and go?
 
 # %%
 def without_softmax(Q, K, V, B):
@@ -126,7 +126,7 @@ told = {"Q_i, O_i =": "A block of queries comes on chip. Its output begins at 0.
         "K_j, V_j =": "The next keys and values come on chip.",
         "S_ij = Q_i": "A tile of scores is made on chip.",
         "O_i = O_i": "The scores are used. They stay on chip until the next tile takes their place.",
-        "store(O": "Only the finished output goes back to HBM."}
+        "store(O": "The finished output goes to HBM."}
 play(record(without_softmax, q, k, v, B=4, sram_bytes=1024, say=told))
 
 # %% [markdown]
@@ -148,14 +148,18 @@ play(record(without_softmax, q, k, v, B=4, sram_bytes=1024, say=told))
 my_star_share = None     # 1 for all of it
 
 # %% [markdown]
-# **Run and compare.** The second half goes wrong on purpose: 64 tokens, tiles of 16. `ones` in place of $V$ adds up the weights of each row.
+# **Run and compare.** With the identity as $V$, $O$ is the weights themselves.
 
 # %%
 each = softmax_star_attention(torch.ones(1, 1), torch.tensor([[0.0], [10.0]]), torch.eye(2), B_r=1, B_c=1)     # (1, 2)
 said = compare("share of the score 0 under softmax*", my_star_share, each[0, 0] / each.sum())
 
+# %% [markdown]
+# Now 64 tokens, in tiles of 16. `ones` in place of $V$ adds up the weights of each row. This cell goes wrong on purpose.
+
+# %%
 torch.manual_seed(0)
-Q, K, V = torch.randn(64, 16) / 2, torch.randn(64, 16), torch.randn(64, 16)
+Q, K, V = torch.randn(64, 16) / 2, torch.randn(64, 16), torch.randn(64, 16)     # halved, so that no key takes all the weight
 truth, L = oracle.attention(Q, K, V, scale=1.0)
 weights = softmax_star_attention(Q, K, torch.ones(64, 1), B_r=16, B_c=16)      # (64, 1)
 wrong = softmax_star_attention(Q, K, V, B_r=16, B_c=16) / weights
@@ -188,22 +192,17 @@ print(f"query 5, converted: largest error {(o / l - truth[5]).abs().max():.1e} (
 # %% [markdown]
 # This is right. But `m`, the maximum of the whole row, must be known before the first tile, so the scores are made twice. Chapter 03 showed how to make them once.
 #
-# **Your turn** ([exercises/ex04_softmax_star.py](../exercises/ex04_softmax_star.py), 25 minutes). The file shows softmax* as pseudocode. Write the repaired version, in one pass over the tiles.
-
-# %%
-check("ex04_softmax_star")
-
-# %%
-reveal("ex04_softmax_star")
-
-# %% [markdown]
 # **Takeaway.** Tiles of one row may be added only in a common unit.
 #
 # *End of sitting 1. To continue later, run the notebook from the top.*
 #
-# ## Sitting 2 (core) · Two tiles by hand
+# ## Sitting 2 (core) · Two tiles by hand, then any number
 #
-# *This shows a solution of the exercise.* One block of two queries meets two tiles of two keys; the scale is 1. $m$, $l$ and $O$ hold one entry, or one row, for each query. The last column of $V$ is all ones: it will show whether the weights sum to 1.
+# One block of two queries meets two tiles of two keys; the scale is 1. $m$, $l$ and $O$ hold one entry, or one row, for each query. The last column of $V$ is all ones: it will show whether the weights sum to 1.
+#
+# **Step 0.** No key was seen: no weight, no output, and a maximum below any score.
+#
+# **Step 1, tile 1.** $m_1 = \max(m_0, \mathrm{rowmax}(S_{11}))$, and from now on everything is counted in units of $e^{m_1}$. The old sums are multiplied by $\alpha = e^{m_0 - m_1} = e^{-\infty} = 0$.
 
 # %%
 inf = float("inf")
@@ -213,12 +212,6 @@ V = torch.tensor([[10.0, 0.0, 1.0], [0.0, 10.0, 1.0], [20.0, 0.0, 1.0], [0.0, 20
 K_1, K_2, V_1, V_2 = K[:2], K[2:], V[:2], V[2:]
 print("S =\n", Q_1 @ K.T)
 
-# %% [markdown]
-# **Step 0.** No key was seen: no weight, no output, and a maximum below any score.
-#
-# **Step 1, tile 1.** $m_1 = \max(m_0, \mathrm{rowmax}(S_{11}))$, and from now on everything is counted in units of $e^{m_1}$. The old sums are multiplied by $\alpha = e^{m_0 - m_1} = e^{-\infty} = 0$. They are 0 anyway.
-
-# %%
 m_0, l_0, O_0 = torch.full((2,), -inf), torch.zeros(2), torch.zeros(2, 3)      # (B_r,) (B_r,) (B_r, d_v)
 S_11 = Q_1 @ K_1.T                                     # (B_r, B_c)
 m_1 = torch.maximum(m_0, S_11.amax(-1))                # (B_r,)
@@ -252,16 +245,14 @@ said = compare("factor of the two rows in step 2", my_alpha, alpha_2.tolist())
 
 # %% [markdown]
 # **The last step** comes after the loop: one division, $O = \mathrm{diag}(l_2)^{-1} O_2$, and $L = m_2 + \log l_2$.
+#
+# The result is exact, though neither step knew the whole row. Watch one query and the first column of $V$.
 
 # %%
 O, L = O_2 / l_2[:, None], m_2 + torch.log(l_2)
 print("O =\n", O)
 print(oracle.judge(O, L, Q_1, K, V, scale=1.0))
 
-# %% [markdown]
-# The result is exact, though neither step knew the whole row. Watch one query and the first column of $V$.
-
-# %%
 query = 0     # change me: 1 is the other query
 play_softmax(scores=(Q_1 @ K.T)[query], values=V[:, 0], tile=2)
 
@@ -278,6 +269,15 @@ print("merge gives the same O, m, l:",
 # %% [markdown]
 # So softmax* was not wrong in itself. It only forgot to keep its unit, $m$.
 #
+# **Your turn** ([exercises/ex04_softmax_star.py](../exercises/ex04_softmax_star.py), 25 minutes). The file shows softmax* as pseudocode. Write the repaired version, in one pass over any number of tiles.
+
+# %%
+check("ex04_softmax_star")
+
+# %%
+reveal("ex04_softmax_star")
+
+# %% [markdown]
 # **Takeaway.** Keep $m$, $l$ and $O$ for each row. When a tile raises the maximum, convert $l$ and $O$ with $\alpha$. Divide at the end.
 #
 # *End of sitting 2 and of the core. You can go on to [chapter 05](05_flash_attention_1.ipynb).*
