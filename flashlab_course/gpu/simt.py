@@ -224,7 +224,7 @@ class _Pointer:
 
     def visit(self, kind, i):
         if not isinstance(i, (int, numpy.integer)):
-            raise TypeError(f"{self.name}[{i!r}]: a pointer takes one integer (row * cols + col); divide with //")
+            raise TypeError(f"{self.name}[{i!r}]: an index must be an integer, as row * cols + col (divide with //)")
         if not 0 <= i < len(self.numbers):
             raise IndexError(f"{kind}s {self.name}[{i}], but {self.name} has {len(self.numbers)} elements. "
                              "A GPU stops only if the address belongs to no allocation; "
