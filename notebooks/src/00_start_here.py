@@ -86,7 +86,7 @@ figures.bars(ms, f"With 4096 tokens, {slow:.1f} ms become {last:.1f} ms",
 # | time | {{slow:.1f}} ms | {{first:.2f}} ms | {{last:.2f}} ms |
 # | times as fast | 1 | {{slow / first:.0f}} | {{slow / last:.0f}} |
 #
-# Times are for 128 heads. Bytes are for 16, on {{where(counted)}}: plain attention moves {{GB["naive_forward"]:.2f}} GB, and the first Triton kernel {{GB["fa2_triton_forward"]:.3f}} GB: {{100 * GB["fa2_triton_forward"] / GB["naive_forward"]:.1f}} %. Without a cache the share would stay as in the toy. A GPU's cache serves repeated reads (chapter 02).
+# Times are for 128 heads, bytes for 16, on {{where(counted)}}: plain attention moves {{GB["naive_forward"]:.2f}} GB, and the first Triton kernel {{GB["fa2_triton_forward"]:.3f}} GB: {{100 * GB["fa2_triton_forward"] / GB["naive_forward"]:.1f}} %. Without a cache it stays near a third for any $N$ (*Where this leads*, below). A GPU's cache serves repeated reads (chapter 02).
 #
 # ### Is the output the same?
 #
