@@ -10,6 +10,8 @@ TRUTHS = {
     "N from which attention without S waits for arithmetic": 416,      # N / 2 FLOPs a byte, and 208 at the corner
     # ---- 08
     "gradients that one key block finishes": {"dK", "dV"},
+    # ---- 11
+    "first query block of key block 3": 6,
     # ---- 12b
     "bytes of a block of keys": 128 * 128 * 2,
     "a second wait for parity 0": "goes on",

@@ -65,6 +65,7 @@ class _Watcher:
         self.codes, self.places, self.tensors = set(), {}, {}
         self.steps, self.lead, self.phase = [], (), ""
         self.program, self.spans, self.heads = None, {}, {}    # spans: {axis: the rows last moved along it}
+        self.head = None                                       # that of the last access
         self.moves, self.notes = [], []                        # of the line that runs
         self.bytes = {"load": 0, "store": 0}
 
@@ -107,12 +108,12 @@ class _Watcher:
         if axis in ("i", "j"):
             self.spans[axis] = rows
         if axis == "i" and T.lead:
-            head = np.ravel_multi_index([start for start, _ in spans[:T.lead]], T.shape[:T.lead])
-            self.heads[self.phase, self.program] = int(head)
+            self.head = int(np.ravel_multi_index([start for start, _ in spans[:T.lead]], T.shape[:T.lead]))
+            self.heads.setdefault((self.phase, self.program), self.head)
 
     def _in_program(self, place):
         if place != self.program:
-            self.program, self.spans = place, {}
+            self.program, self.spans, self.head = place, {}, None
 
     # ---- from the tracer
 
@@ -130,12 +131,12 @@ class _Watcher:
         self.steps.append(Step(
             (file, statement), 0, self.phase, tuple(self.moves), () if how == "calls" else statement.sets, tile=tile,
             read=self.bytes["load"], written=self.bytes["store"], chip=chip, values=values, program=self.program,
-            note="; ".join(self.notes)))
+            head=self.head, note="; ".join(self.notes)))
         self.moves, self.notes = [], []
 
     def finish(self):
-        """A program's head is known from its first access on; its number has as many dimensions as the grid."""
+        """Up to its first access a program has the head of it; its number has as many dimensions as the grid."""
         used = max((n + 1 for step in self.steps for n, place in enumerate(step.program) if place), default=1)
         for step in self.steps:
-            step.head = self.heads.get((step.phase, step.program), 0)
+            step.head = self.heads.get((step.phase, step.program), 0) if step.head is None else step.head
             step.program = step.program[:used]
