@@ -64,8 +64,7 @@ class _Watcher:
     def __init__(self):
         self.codes, self.places, self.tensors = set(), {}, {}
         self.steps, self.lead, self.phase = [], (), ""
-        self.program, self.spans, self.heads = None, {}, {}    # spans: {axis: the rows last moved along it}
-        self.head = None                                       # that of the last access
+        self.program, self.spans, self.head = None, {}, None   # spans: {axis: the rows last moved along it}
         self.moves, self.notes = [], []                        # of the line that runs
         self.bytes = {"load": 0, "store": 0}
 
@@ -109,7 +108,6 @@ class _Watcher:
             self.spans[axis] = rows
         if axis == "i" and T.lead:
             self.head = int(np.ravel_multi_index([start for start, _ in spans[:T.lead]], T.shape[:T.lead]))
-            self.heads.setdefault((self.phase, self.program), self.head)
 
     def _in_program(self, place):
         if place != self.program:
@@ -137,6 +135,7 @@ class _Watcher:
     def finish(self):
         """Up to its first access a program has the head of it; its number has as many dimensions as the grid."""
         used = max((n + 1 for step in self.steps for n, place in enumerate(step.program) if place), default=1)
-        for step in self.steps:
-            step.head = self.heads.get((step.phase, step.program), 0) if step.head is None else step.head
+        head = 0
+        for step in reversed(self.steps):
+            head = step.head = head if step.head is None else step.head
             step.program = step.program[:used]
