@@ -79,6 +79,8 @@ mistakes = [
     Mistake("sum_in_16_bits", "the sum was kept in the inputs' dtype: every step rounded it", "the dtype of acc",
             ("(B_m, B_n), tl.float32", "(B_m, B_n), C.dtype.element_ty"), (DOT,
              f"acc += {PRODUCT}.to(C.dtype.element_ty)")),
+    Mistake("acc_in_16_bits", "the sum is float16, but tl.dot adds in float32", "the dtype of acc",
+            ("(B_m, B_n), tl.float32", "(B_m, B_n), C.dtype.element_ty")),
     Mistake("products_in_16_bits", "each product was rounded to the inputs' dtype before it was added",
             "the dtype of what is added to acc", (DOT, f"acc += {PRODUCT}.to(a.dtype).to(tl.float32)")),
     Mistake("int32_offset", "row or column numbers met strides in 32 bits, which overflows beyond 2³¹ elements",

@@ -135,5 +135,5 @@ mistakes = [
 hints = ["Addresses of a tile: Q + rows[:, None] * stride_Qn + cols * stride_Qd, mask=rows[:, None] < N_q, other=0.0.",
          "Scores of keys beyond N_k, and hidden ones, become −inf by tl.where. Where m_new is −inf, subtract 0 in its "
          "place.",
-         "Without causal all is right. Two places know the mask, if you leave out blocks: the scores of a tile, and "
+         "If only the causal cases fail: two places know the mask, if you leave out blocks, the scores of a tile and "
          "the end of the loop. Do both have the shift N_k − N_q?"]

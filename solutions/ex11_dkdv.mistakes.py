@@ -74,6 +74,8 @@ mistakes = [
             *((f"{factor}{IEEE}", f"{factor})") for factor in ("tl.trans(Q_i)", " dO_i", "tl.trans(dO_i)", " Q_i"))),
     Mistake("heads_interleaved", "the query heads of a group were taken to lie H_kv apart",
             "which query heads read key head h_kv", (HEAD, "h = g * tl.num_programs(1) + h_kv")),
+    Mistake("heads_overlap", "the first query head of key head h_kv was taken to be h_kv",
+            "which query heads read key head h_kv", (HEAD, "h = h_kv + g")),
     Mistake("last_head_wins", "each query head replaced the sums of the one before",
             "dK_j and dV_j: 0 once, before the first head", (HEAD, "…\n        dK_j, dV_j = dK_j * 0, dV_j * 0")),
     Mistake("no_guard_L_D", "L and D were loaded for rows beyond N_q", "the masks of these loads", L_GUARD, D_GUARD,
@@ -103,7 +105,7 @@ mistakes = [
 ]
 hints = ["Two loops: over the query heads h = h_kv · group + g, and over the query blocks i of each. dK_j and dV_j "
          "live through both.",
-         "Only a short last query block fails: rows beyond N_q come as 0 from a masked load. What is exp(0 − L) of "
+         "If only a short last query block fails: rows beyond N_q come as 0 from a masked load. What is exp(0 − L) of "
          "such a row, and does anything take it away again?",
-         "Without causal all is right. S_T has keys in its rows and queries in its columns: which of the two gets [:, "
-         "None] in the comparison, and where is N_k − N_q?"]
+         "If only the causal cases fail: S_T has keys in its rows and queries in its columns: which of the two gets "
+         "[:, None] in the comparison, and where is N_k − N_q?"]

@@ -37,8 +37,9 @@ def prepare_descriptors(**matrices):
         step = T.stride(0) * T.element_size()
         if T.stride(1) != 1 or step % 16 or T.data_ptr() % 16:
             raise ValueError(f"{name} must have last stride 1, and rows that start at multiples of 16 bytes, for a "
-                             f"tensor descriptor; got strides {T.stride()} of {T.element_size()} bytes each. The "
-                             "kernels with pointers take any strides")
+                             f"tensor descriptor; got strides {T.stride()} of {T.element_size()} bytes each, "
+                             f"and a start {T.data_ptr() % 16} bytes beyond such a multiple. The kernels with "
+                             "pointers take any strides")
     if not interpreted():                                  # a kernel's descriptors live in a little global memory
         device = T.device
         triton.set_allocator(lambda size, alignment, stream: torch.empty(size, device=device, dtype=torch.int8))

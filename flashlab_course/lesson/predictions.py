@@ -34,17 +34,19 @@ class Said:
         Each entry of a dict {x: value} becomes a star, and a number a star at `x`. Without x a number is a line across,
         at that height (axis="y") or place (axis="x"). A value outside the picture is drawn at its edge and written out.
         """
+        named = "you said"
         for place, value in self.guess.items() if isinstance(self.guess, dict) else [(x, self.guess)]:
             value = _plain(value)
             if _is_number(value) and not math.isnan(value):
-                _draw(fig.axes[ax], place, value, axis)
+                _draw(fig.axes[ax], place, value, axis, named)
+                named = ""
         return fig
 
 
-def _draw(ax, x, value, axis):
+def _draw(ax, x, value, axis, named):
     limits = {"x": ax.get_xlim(), "y": ax.get_ylim()}
     shown = min(max(value, min(limits[axis])), max(limits[axis]))
-    words = "you said" if shown == value else f"you said {_text(value)}"
+    words = named if shown == value else f"you said {_text(value)}"
     if x is not None:
         place = x, shown
         ax.plot(*place, "*", color=YOURS, ms=13, mec="white", zorder=6, clip_on=False)

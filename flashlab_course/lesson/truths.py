@@ -10,6 +10,13 @@ TRUTHS = {
     "N from which attention without S waits for arithmetic": 416,      # N / 2 FLOPs a byte, and 208 at the corner
     # ---- 08
     "gradients that one key block finishes": {"dK", "dV"},
+    # ---- 09
+    "crossings of a softmax": {"five kernels": 8, "one kernel": 2},
+    "a product in tiles of 16": {"programs": 35, "loads of A": 7, "loads of B": 5},
+    # ---- 10
+    "grid of the forward kernel": {"programs": 24, "rows of the last block": 4},
+    # ---- 11
+    "first query block of key block 3": 6,
     # ---- 12b
     "bytes of a block of keys": 128 * 128 * 2,
     "a second wait for parity 0": "goes on",

@@ -64,7 +64,7 @@ class _Watcher:
     def __init__(self):
         self.codes, self.places, self.tensors = set(), {}, {}
         self.steps, self.lead, self.phase = [], (), ""
-        self.program, self.spans, self.heads = None, {}, {}    # spans: {axis: the rows last moved along it}
+        self.program, self.spans, self.head = None, {}, None   # spans: {axis: the rows last moved along it}
         self.moves, self.notes = [], []                        # of the line that runs
         self.bytes = {"load": 0, "store": 0}
 
@@ -107,12 +107,11 @@ class _Watcher:
         if axis in ("i", "j"):
             self.spans[axis] = rows
         if axis == "i" and T.lead:
-            head = np.ravel_multi_index([start for start, _ in spans[:T.lead]], T.shape[:T.lead])
-            self.heads[self.phase, self.program] = int(head)
+            self.head = int(np.ravel_multi_index([start for start, _ in spans[:T.lead]], T.shape[:T.lead]))
 
     def _in_program(self, place):
         if place != self.program:
-            self.program, self.spans = place, {}
+            self.program, self.spans, self.head = place, {}, None
 
     # ---- from the tracer
 
@@ -130,12 +129,13 @@ class _Watcher:
         self.steps.append(Step(
             (file, statement), 0, self.phase, tuple(self.moves), () if how == "calls" else statement.sets, tile=tile,
             read=self.bytes["load"], written=self.bytes["store"], chip=chip, values=values, program=self.program,
-            note="; ".join(self.notes)))
+            head=self.head, note="; ".join(self.notes)))
         self.moves, self.notes = [], []
 
     def finish(self):
-        """A program's head is known from its first access on; its number has as many dimensions as the grid."""
+        """Up to its first access a program has the head of it; its number has as many dimensions as the grid."""
         used = max((n + 1 for step in self.steps for n, place in enumerate(step.program) if place), default=1)
-        for step in self.steps:
-            step.head = self.heads.get((step.phase, step.program), 0)
+        head = 0
+        for step in reversed(self.steps):
+            head = step.head = head if step.head is None else step.head
             step.program = step.program[:used]

@@ -130,7 +130,7 @@ def draw_source(scene, recording):
 def _places(recording):
     """A function that says where a step is: its kernel, its program and its tile."""
     cuts = [blocks(recording, axis) for axis in "ij"]
-    phases = {step.phase for step in recording.steps} - {""}
+    phases, several = {step.phase for step in recording.steps} - {""}, any(step.head for step in recording.steps)
     names = ("rows", "columns") if "C" in recording.tensors else ("queries", "keys")
 
     def block(axis, span):
@@ -140,6 +140,7 @@ def _places(recording):
         parts = [step.phase] if step.phase and len(phases) > 1 else []
         if step.program:
             parts.append(f"program {step.program if len(step.program) > 1 else step.program[0]}")
+            parts += [f"head {step.head}"] * several
         if step.tile:
             number = ", ".join(str(block(axis, span)) for axis, span in enumerate(step.tile))
             spans = ", ".join(f"{name} {a}–{b - 1}" for name, (a, b) in zip(names, step.tile, strict=True))

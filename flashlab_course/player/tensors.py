@@ -64,21 +64,22 @@ def _draw_box(scene, recording, box, looks):
 def span_looks(recording, name):
     """{(rows, cols): a look for each step}: a span moves now, has a copy on chip (here), or has been stored."""
     moves = [move for step in recording.steps for move in step.moves if move.name == name]
-    looks = {(move.rows, move.cols): [] for move in moves}
+    looks, several = {(move.rows, move.cols): [] for move in moves}, len({move.lead for move in moves}) > 1
     here, held, before, stored = None, set(), None, {}
     for step in recording.steps:
-        program = (step.phase, step.program, step.head)
+        program = (step.phase, step.program)
         if program != before or not step.chip or held and not held & set(step.chip):
             here = None                                # the copy is gone
         before = program
         now = {(move.rows, move.cols): move.kind for move in step.moves if move.name == name}
+        there = stored.setdefault(step.head * several, set())
         for span, kind in now.items():
             if kind == "load":
                 here, held = span, set(step.sets)
             elif kind == "store":
-                stored.setdefault(step.head, set()).add(span)
+                there.add(span)
         for span, its in looks.items():
-            kept = "here" if span == here else "stored" if span in stored.get(step.head, ()) else ""
+            kept = "here" if span == here else "stored" if span in there else ""
             its.append(f"span {now.get(span, kept)}".strip())
     return looks
 
@@ -168,10 +169,9 @@ def _draw_cells(scene, recording, x, y, row):
     cut = {axis: blocks(recording, axis) for axis in "ij"}
     visited = dict.fromkeys(step.tile for step in recording.steps if step.tile)
     looks = {tile: [] for tile in [*product(cut["i"], cut["j"]), *visited]}
-    seen, since = set(), None
+    done = {}
     for step in recording.steps:
-        if (step.phase, step.head) != since:
-            seen, since = set(), (step.phase, step.head)
+        seen = done.setdefault((step.phase, step.head), set())
         for tile, its in looks.items():
             its.append("cell lit" if tile == step.tile else "cell seen" if tile in seen else "cell")
         seen.add(step.tile)

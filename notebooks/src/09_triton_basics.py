@@ -11,7 +11,7 @@
 #
 # **You will be able to** find any element of a tensor from a pointer and strides; write Triton kernels for vectors, tiles, row softmax and a matrix product; see every address that your kernel touches; and tell a coalesced access from a scattered one.
 #
-# **You need** chapters 02 and 04 · **core:** sitting 1, 45 minutes, and sitting 2, 40 minutes · **further:** sittings 3 to 6, 20 to 40 minutes each · **runs on** CPU or GPU; Triton, so Linux
+# **You need** chapters 02 and 04 · **core:** sitting 1, 45 minutes, and sitting 2, 40 minutes · **further:** sittings 3 to 6, 30 to 40 minutes each · **runs on** CPU or GPU; Triton, so Linux
 #
 # Without a GPU, Triton's interpreter runs your kernels on the CPU. Times on a GPU are then recorded ones.
 
@@ -62,7 +62,7 @@ figures.matrices({"T": T, "T.T": T.T, "T[:, 1:3]": T[:, 1:3]},
                  "Definition: T holds 0 to 11, so each number is its own address, counted in elements.")
 
 # %% [markdown]
-# Transposing swaps two strides. Slicing moves the start. Neither copies a number, so both are free in PyTorch, and a kernel that takes strides can use the result directly.
+# Transposing swaps two strides. Slicing moves the start. Neither copies a number, and a kernel that takes strides can use the result directly.
 #
 # ### A program works on a block
 #
@@ -92,9 +92,9 @@ compare("a copy of 10 in blocks of 4", my_copy, {"programs": grid[0], "zeros lef
 figures.vector_accesses({"copy_kernel": touched(lambda: copy_kernel[grid](X, Out, 4))})
 
 # %% [markdown]
-# `Out` is right and there was no error, yet the last program wrote past the end. (`touched` watches a launch and keeps the address of every load and store.)
+# `Out` is right and there was no error, yet the last program wrote past the end. (`touched` keeps every address of a launch.)
 #
-# The cure is a **mask**, a block of booleans. `tl.load(pointers, mask)` and `tl.store(pointers, values, mask)` touch only the elements where the mask is true.
+# The cure is a **mask**, a block of booleans. `tl.load(pointers, mask)` and `tl.store(pointers, values, mask)` touch only the elements where the mask is true. What a load gets for the others is undefined.
 #
 # **Your turn** ([exercises/ex09_vector_add.py](../exercises/ex09_vector_add.py), 20 minutes). Compute $aX + Y$: grid, block, mask.
 
@@ -102,7 +102,7 @@ figures.vector_accesses({"copy_kernel": touched(lambda: copy_kernel[grid](X, Out
 check("ex09_vector_add")
 
 # %% [markdown]
-# Here are the addresses of a finished kernel and, once you have begun, of yours. Run it again while you work.
+# Compare a finished kernel's addresses with yours. Run it again while you work.
 
 # %%
 from flashlab_course.gpu import vector_add as vectors
@@ -143,7 +143,7 @@ compare("elements overwritten by tile (1, 1)", my_overwritten, len(column_7 & se
 figures.tile_addresses({"W": (W, (2, 2), (4, 4))})
 
 # %% [markdown]
-# Such a store stays inside the tensor, so no tool that looks for stray addresses finds it.
+# Such a store stays inside the tensor: no tool for stray addresses finds it.
 #
 # A kernel computes a tile's addresses once for each matrix. Strides come in as arguments, so that any matrix will do, transposed or sliced. This kernel doubles a matrix and stores it transposed, because it gets `Out`'s strides in the other order:
 
@@ -173,6 +173,12 @@ play(record_kernel(double)) if interpreted() else print("Kernels are compiled he
 # %% [markdown]
 # **Change this and run again**: pass `*Out.stride()` for `*Out.T.stride()`. What does the picture show?
 #
+# <details><summary><b>Why?</b> (after the run)</summary>
+#
+# Columns 5 and 6 of `X` land at the start of `Out`'s next row, where another tile is stored. The last places of `Out` stay empty.
+#
+# </details>
+#
 # **Takeaway.** A kernel takes one stride for each dimension of each tensor. A tile's mask has two edges.
 #
 # *End of sitting 1. To continue later, run the notebook from the top.*
@@ -194,13 +200,13 @@ with Memory() as mem:
     E = torch.exp(X - X.amax(1, keepdim=True))
     Y = E / E.sum(1, keepdim=True)
 crossings = round((mem.read + mem.written) / X.nbytes, 2)
-compare("crossings of a softmax", my_crossings, {"five kernels": crossings, "one kernel": 2})
+compare("crossings of a softmax", my_crossings)
 figures.traffic_by_op(mem)
 
 # %% [markdown]
 # ### The padding of a row
 #
-# One program can load a row once, do everything on chip and store it once. Blocks have power-of-two sizes, so the row is padded. The third argument of `tl.load`, `other`, is the value of a masked-off element. This kernel computes the *largest* number of each row:
+# One program can load a row once, do everything on chip and store it once. Blocks have power-of-two sizes, so the row is padded. The third argument of `tl.load`, `other`, says what a masked-off element gets. This kernel computes the *largest* number of each row:
 
 # %%
 @triton.jit
@@ -228,13 +234,20 @@ compare("wrong row maxima, by length", my_wrong, wrong)
 # %% [markdown]
 # A test with 128 columns would not have shown the mistake, nor one with positive numbers. **Change this and run again**: which `other` is never the largest?
 #
+# | PyTorch | Triton |
+# |---|---|
+# | `x.exp()`, `x.sum(0)` | `tl.exp(x)`, `tl.sum(x, 0)` |
+# | `x.float()`, `x.long()` | `x.to(tl.float32)`, `x.to(tl.int64)` |
+# | `torch.zeros(m, n)` | `tl.zeros((m, n), tl.float32)` |
+# | a power of two $\\ge N$, in Python | `triton.next_power_of_2(N)` |
+#
 # **Your turn** ([exercises/ex09_row_softmax.py](../exercises/ex09_row_softmax.py), 25 minutes). One `other` has to serve the maximum *and* the sum of exponentials.
 
 # %%
 check("ex09_row_softmax")
 
 # %% [markdown]
-# These are the rows of the package's kernel and of yours. Each element should be loaded once and stored once.
+# Each element should be loaded once and stored once.
 
 # %%
 from flashlab_course.gpu import row_softmax as softmaxes
@@ -271,7 +284,7 @@ figures.curves(shares, f"The fused softmax runs at {min(shares['one program a ro
 #
 # </details>
 #
-# **Takeaway.** Traffic sets a speed limit. One kernel instead of five raises it {{crossings / 2:.0f}} times. Reaching it is another matter: `torch.softmax` moves as few bytes as ours, at {{min(shares["torch.softmax"].values()):.0f}} to {{max(shares["torch.softmax"].values()):.0f}} % of a copy's speed. FlashAttention adds two matrix products.
+# **Takeaway.** Traffic sets a speed limit. One kernel instead of five raises it {{crossings / 2:.0f}} times. Reaching it is another matter: `torch.softmax` moves as few bytes as ours, at {{min(shares["torch.softmax"].values()):.0f}} to {{max(shares["torch.softmax"].values()):.0f}} % of a copy's speed.
 #
 # *End of sitting 2 and of the core. You can go on to [chapter 10](10_triton_forward.ipynb).*
 #
@@ -325,19 +338,26 @@ figures.matrix_accesses({"who_kernel": touched(lambda: who_kernel[(T_m * T_n,)](
 my_sectors = {"along a row": None, "down a column": None}
 
 # %% [markdown]
-# **Run and compare.** Watch the lanes of a warp. Then change the last line to see them go along a row.
+# **Run and compare.** A column of the picture is a sector, a number in it is the lane that uses these 4 bytes.
 
 # %%
 from flashlab_course.gpu import simt
 from flashlab_course.gpu.simt import launch
-from flashlab_course.player.lanes import play_lanes
 
 A, B_, C = (torch.zeros(64, 64) for _ in range(3))
 traces = {"along a row": launch(simt.matrix_add, (2, 64), (32, 1))(A, B_, C, 64, 64),
           "down a column": launch(simt.matrix_add_down_columns, (2, 64), (32, 1))(A, B_, C, 64, 64)}
 counts = {name: trace.sectors("load") for name, trace in traces.items()}
 compare("sectors of a load", my_sectors, {name: moved // loads for name, (moved, loads) in counts.items()})
-play_lanes(traces["down a column"])     # change me
+found = {}
+for name, trace in traces.items():
+    offsets = next(one.offsets for step in trace.warp(0, 0) for one in step.accesses)     # of the first load, one a lane
+    sectors = sorted({offset // 32 for offset in offsets})
+    lanes = {(offset // 4 % 8, sectors.index(offset // 32)): lane for lane, offset in enumerate(offsets)}
+    texts = [[lanes.get((row, column), "") for column in range(len(sectors))] for row in range(8)]
+    found[f"{name}: {len(sectors)}"] = [[text != "" for text in row] for row in texts], texts
+figures.matrices(found, "The same 32 numbers, packed or spread over sectors", "Modelled here: the first load of warp 0. Pale: moved, unused.",
+                 "sector", "number in it")
 
 # %% [markdown]
 # Along a row, lanes share sectors: the access is **coalesced**. Down a column, each lane fetches a sector of its own and uses 4 of its 32 bytes.
@@ -404,11 +424,23 @@ from flashlab_course.player import record
 play(record(block_matmul, torch.randn(8, 12), torch.randn(12, 8), B_m=4, B_n=4, B_k=4, sram_bytes=1024))
 
 # %% [markdown]
-# In Triton, `tl.dot(a, b, acc)` multiplies two tiles and adds the result to `acc`.
+# In Triton, `tl.dot(a, b, acc)` multiplies two tiles and adds the result to `acc`. The kernel below shows a loop.
 #
 # **Predict.** $A$ is $80 \times 48$, $B$ is $48 \times 112$, and tiles are $16 \times 16$. How many programs are there, and how often is each element of $A$ and of $B$ loaded?
 
 # %%
+@triton.jit
+def row_sum_kernel(X, Out, N, B: tl.constexpr):
+    total = tl.zeros((B,), tl.float32)
+    for k in range(0, tl.cdiv(N, B)):
+        cols = k * B + tl.arange(0, B)                      # (B,)  the last step may be short
+        total += tl.load(X + tl.program_id(0) * N + cols, cols < N, 0.0)
+    tl.store(Out + tl.program_id(0), tl.sum(total, 0))
+
+
+X, Out = torch.ones(3, 10, device=device), torch.empty(3, device=device)
+row_sum_kernel[(3,)](X, Out, 10, 4)
+print("three rows of 10 ones:", Out.tolist())
 my_product = {"programs": None, "loads of A": None, "loads of B": None}
 
 # %% [markdown]
@@ -418,14 +450,13 @@ my_product = {"programs": None, "loads of A": None, "loads of B": None}
 check("ex09_matmul")
 
 # %% [markdown]
-# **Run and compare.** These are the package's loads, and yours. More than wanted: does the loop load a tile twice? Uneven: is a mask or a grid off?
+# **Run and compare.** More loads than wanted: does the loop load a tile twice? Uneven: is a mask or a grid off?
 
 # %%
 from flashlab_course.gpu import matmul as matmuls
 
 A, B, C = torch.randn(80, 48, device=device), torch.randn(48, 112, device=device), torch.empty(80, 112, device=device)
-down, across = A.shape[0] // 16, B.shape[1] // 16                    # tiles of C
-compare("a product in tiles of 16", my_product, {"programs": down * across, "loads of A": across, "loads of B": down})
+compare("a product in tiles of 16", my_product)
 figures.times_touched({"wanted": touched(lambda: matmuls.matmul(A, B, B_m=16, B_n=16, B_k=16)),
                        "yours": touched_by("ex09_matmul", A, B, C, 16, 16, 16)})
 
@@ -440,7 +471,7 @@ reveal("ex09_matmul")
 #
 # *End of sitting 5. To continue later, run the notebook from the top.*
 #
-# ## Sitting 6 (further) · Precision, times, and the lint (20 minutes)
+# ## Sitting 6 (further) · Precision, times, and the lint (30 minutes)
 #
 # ### Sums in float32
 #

@@ -74,13 +74,13 @@ figures.matrices({"": threads[:, :64]}, "A thread takes four neighbors at a time
 # %% [markdown]
 # `ttgir` is Triton's own form of the kernel for one GPU; it says who holds what. `ptx` is the assembly language of NVIDIA GPUs. `v4.b32` loads four numbers of 32 bits.
 #
-# Wide loads need aligned addresses and a mask that does not change within them. Triton compiles in which arguments are multiples of 16. For $N = 4097$ the mask may end anywhere, so each number is loaded by itself. `tl.multiple_of(x, 16)` promises what the compiler cannot know.
+# Wide loads need aligned addresses and a mask that does not change within them. Triton compiles in which arguments are multiples of 16. For $N = 4097$ the mask may end anywhere, so each number is loaded by itself.
 #
 # **Takeaway.** You choose the block and the warps. The compiler assigns the elements to the threads.
 #
 # ### Which lane goes where
 #
-# A matrix addition loads `X`, row-major, and `Y`, transposed, and stores `Out`, row-major. Triton wants neighboring lanes at neighboring addresses. **Predict** for each tensor: do the neighboring lanes of a warp go `"along a row"` or `"down a column"`?
+# A matrix addition loads `X`, row-major, and `Y`, transposed, and stores `Out`, row-major. **Predict** for each tensor: do the neighboring lanes of a warp go `"along a row"` or `"down a column"`?
 
 # %%
 my_lanes = {"X": None, "Y": None, "Out": None}
@@ -97,11 +97,13 @@ compare("the way of the lanes", my_lanes, {name: ("down a column", "along a row"
 print(f"{compiled.ttgir.count('convert_layout')} conversions, {compiled.shared_bytes} bytes of shared memory")
 held = {name: tile.holders() for name, tile in tiles.items()}
 ways = ", ".join(f"{name} {('down a column', 'along a row')[tile.order[0]]}" for name, tile in tiles.items())
-figures.matrices({name: np.where(warp == 0, lane + 1.0, np.nan) for name, (warp, lane) in held.items()}, f"Neighboring lanes: {ways}",
-                 "Measured here: compiled, not run. The lanes of warp 0, the darker the higher; white: the other warps.", number="")
+corner = {name: (np.where(warp == 0, lane + 1.0, np.nan)[:8, :12], np.where(warp == 0, lane.astype(str), "")[:8, :12])
+          for name, (warp, lane) in held.items()}
+figures.matrices(corner, f"Neighboring lanes: {ways}",
+                 "Measured here: compiled, not run. The upper left corner: in a cell the lane of warp 0; white: other warps.")
 
 # %% [markdown]
-# Each load goes along the direction whose stride is 1. An addition needs both tiles in the same threads, so `convert_layout` moves one through shared memory. **Change this and run again**: make `Y` row-major. What happens to the shared memory?
+# Triton wants neighboring lanes at neighboring addresses, so each load goes along the direction whose stride is 1. An addition needs both tiles in the same threads, so `convert_layout` moves one through shared memory. **Change this and run again**: make `Y` row-major. What happens to the shared memory?
 #
 # ### Transposed while loading, or after
 #
@@ -133,7 +135,7 @@ for name, binary in zip(names.values(), compile_all(jobs), strict=True):
     print(f"{name:<31} {wide:>2} loads of 16 bytes, {narrow:>2} of 2 bytes")
 
 # %% [markdown]
-# If the stride is hidden, both load $K$ by twos, and Triton lines the lanes up along the tile's first dimension. Only in the transposed load is that $K$'s contiguous one, so that lanes share sectors (chapter 09).
+# A thread loads its part of $Q$ in 8 wide loads, and of a tile of $K$ in 4. Those stand three times in the code, as copies run two tiles ahead. If the stride is hidden, a thread loads its part of $K$ in 32 steps of 2 bytes, and Triton lines the lanes up along the tile's first dimension. Only in the transposed load is that $K$'s contiguous one, so that lanes share sectors (chapter 09).
 #
 # **Takeaway.** Let the compiler see strides of 1. Then either way of writing the load will do.
 #
@@ -193,45 +195,43 @@ def strips(tiles):
     return len({i for i, _ in tiles}) + len({j for _, j in tiles})
 
 
-orders = {f"group = {group}": matmuls.tiles_in_order(9, 9, group) for group in (1, 3)}
-compare("strips for 9 programs", my_strips, {"row by row": strips(orders["group = 1"][:9]), "at best": strips(orders["group = 3"][:9])})
-first = {name: (np.zeros((9, 9)), np.full((9, 9), "", dtype=object)) for name in orders}
+side, running = 9, 9                                           # change me: tiles a side, and programs at once
+orders = {f"group = {group}": matmuls.tiles_in_order(side, side, group)[:running] for group in (1, 3)}
+if (side, running) == (9, 9):
+    compare("strips for 9 programs", my_strips, dict(zip(("row by row", "at best"), map(strips, orders.values()), strict=True)))
+first = {}
 for name, tiles in orders.items():
-    for program, (i, j) in enumerate(tiles[:9]):
-        first[name][0][i, j], first[name][1][i, j] = program + 1, program
-figures.matrices(first, " or ".join(f"{strips(tiles[:9])}" for tiles in orders.values()) + " strips of A and B for 9 programs: the order decides",
-                 "Definition: in the cells the program, of the first 9; gray: of later ones. A row of tiles needs a strip of A, a column one of B.",
+    here = {tile: program for program, tile in enumerate(tiles)}
+    texts = [[here.get((i, j), "") for j in range(side)] for i in range(side)]
+    first[f"{name}: {strips(tiles)} strips"] = [[text != "" for text in row] for row in texts], texts
+counts = " or ".join(str(strips(tiles)) for tiles in orders.values())
+figures.matrices(first, f"{counts} strips of A and B for {running} programs: the order decides",
+                 "Definition: in the cells the program; gray: of later ones. A row of tiles needs a strip of A, a column one of B.",
                  "tile column: a strip of B", "tile row: a strip of A")
 
 # %% [markdown]
-# Watch both orders on $6 \times 6$ tiles. How many strips do the first 9 programs load now?
-
-# %%
-from flashlab.triton_mode import interpreted
-from flashlab_course.player import play, record_kernel
-
-A, B = torch.randn(96, 16), torch.randn(16, 96)
-if interpreted():
-    runs = [record_kernel(lambda g=g: matmuls.matmul(A, B, B_m=16, B_n=16, B_k=16, group=g)) for g in (1, 3)]
-    for run, name in zip(runs, orders, strict=True):
-        run.title = name
-play(*runs) if interpreted() else print("Kernels are compiled here. Set TRITON_INTERPRET=1 to see the player.")
-
-# %% [markdown]
+# **Change this and run again**: set `side` to 6, then `running` to 18. How many strips do both orders load, and why?
+#
+# <details><summary><b>Why?</b> (after the run)</summary>
+#
+# Row by row, 9 programs fill a row and a half: 2 strips of $A$ and 6 of $B$. In groups of 3 rows they make a square: 3 and 3. 18 fill three whole rows in both orders.
+#
+# </details>
+#
 # The package's matrix product works in groups of 8 tile rows. At $8192^3$ each matrix has 128 MiB, more than the 50 MB of L2.
 
 # %%
 rows, words = numbers("matmul_order", needs=[{"group": 1}, {"group": 8}])
 read = {row["group"]: row["dram_read"] for row in pick(counted, kernel="matmul") if "group" in row}
 took = {row["group"]: row["ms"] for row in rows}
-figures.curves({name: {group: 100 * found[group] / found[1] for group in sorted(found)} for name, found in (("bytes from DRAM", read), ("time", took))},
-               f"Groups of 8 read {100 * read[8] / read[1]:.0f} % of the bytes and take {100 * took[8] / took[1]:.0f} % of the time",
-               f"{words} Bytes: ncu, in another run.", "tile rows a group", "% of row by row", log="x", ylim=(0, 110))
+shares = {name: 100 * found[8] / found[1] for name, found in (("bytes from DRAM", read), ("time", took))}
+figures.bars(shares, f"Groups of 8 read {shares['bytes from DRAM']:.0f} % of the bytes and take {shares['time']:.0f} % of the time",
+             f"{words} Bytes: ncu, in another run.", "% of row by row", walls={"row by row": 100})
 
 # %% [markdown]
 # Far fewer bytes come from DRAM, yet the time hardly changes: this product waits for arithmetic (chapter 02's roofline).
 #
-# **Takeaway.** Programs that run together should share what they read. It costs four lines of integer arithmetic.
+# **Takeaway.** Programs that run together should share what they read.
 #
 # ### TF32
 #
@@ -286,7 +286,7 @@ for kernel in (matmuls.matmul_kernel, matmuls.matmul_descriptor_kernel):
     print("\n".join(line for line in lines if "descriptor(" in line or ".load(" in line or "store(" in line or "_tile +=" in line), "\n")
 
 # %% [markdown]
-# Older kernels and many tutorials use **block pointers**, `tl.make_block_ptr`. Triton 3.7 and 3.8 call them deprecated; in 3.9 the call raises.
+# Older kernels use **block pointers**, `tl.make_block_ptr`; in Triton 3.9 the call raises.
 #
 # The last dimension of a descriptor must have stride 1, and rows must start at multiples of 16 bytes. **Predict** which of these calls works for float32 matrices of 72 columns: `True` or `False`.
 
@@ -317,7 +317,7 @@ figures.curves(shares, f"At 1024³ {shares['pointers'][1024]:.0f} and {shares['d
                log="x", ylim=(0, 115), ceilings={"torch": 100})
 
 # %% [markdown]
-# At $1024^3$ both are far behind: tiles of $128 \times 256$ make 32 programs, and an H100 has 132 SMs. Why descriptors are ahead there, we have not examined.
+# At $1024^3$ both are far behind: tiles of $128 \times 256$ make 32 programs, and an H100 has 132 SMs.
 #
 # **Takeaway.** Descriptors take over addresses, edges and masks. Whether they also save time, only a measurement says: in large products they do not.
 #
@@ -343,7 +343,7 @@ for name, binary in zip(choices, binaries, strict=True):
           f"{binary.shared_bytes / 1024:.0f} KiB of shared memory")
 
 # %% [markdown]
-# **Change this and run again**: which tile would you choose for $1024^3$, so that more than 32 programs run, without spills? What spills cost, with pointers and with descriptors (their order changes from one measurement to the next):
+# **Change this and run again**: which tile would you choose for $1024^3$, so that more than 32 programs run, without spills? What spills cost, with pointers and with descriptors:
 
 # %%
 tile = {"B_m": 128, "B_n": 256, "B_k": 64, "num_stages": 3}
@@ -356,9 +356,9 @@ print(f"spilled at 8192³: {spilled[8]:.0f} GB with 8 warps, {spilled[4]:.0f} GB
 figures.bars(speeds, f"Half the warps, {cost:.1f} times the time", words, "TFLOP/s", worse=tuple(n for n in speeds if "4 warps" in n))
 
 # %% [markdown]
-# Spills are traffic. The matrix instructions also wait for each other then, as the assembler warns.
+# Spills are traffic.
 #
-# **Takeaway.** Read registers, spills, shared memory and instructions before you measure. It takes a second and no GPU.
+# **Takeaway.** Read registers, spills, shared memory and instructions before you measure.
 #
 # ### Why atomics are slow
 #
@@ -373,7 +373,7 @@ figures.bars(ms, f"An atomic for each element takes {ms['element'] / ms['partial
                  f"{ms['block'] / ms['partial']:.2f} times", words, "ms", log=True, worse=("element",))
 
 # %% [markdown]
-# Atomics have a second price: the order of the additions changes from run to run, and so do the last digits of a float32 sum. Chapter 12 meets both prices, when several programs add to one $dQ$.
+# Atomics have a second price: the order of the additions changes from run to run, and so do the last digits of a float32 sum.
 #
 # **Takeaway.** Reduce on chip first. Then one atomic for each program takes about as long as a second launch; only the second launch gives the same digits every time.
 #

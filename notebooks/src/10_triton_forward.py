@@ -11,9 +11,9 @@
 #
 # **You will be able to** write FlashAttention-2's forward pass as a Triton kernel, from the launch grid to the last mask; explain each line of it; and say what the interpreter on a CPU proves and what it hides.
 #
-# **You need** chapters 06 and 09 (core) · **core:** sittings 1 and 2, 45 minutes each · **further:** sitting 3, 20 minutes, and sitting 4, 35 minutes · **runs on** CPU (interpreted) or GPU (compiled); Triton, so Linux
+# **You need** chapters 06 and 09 (core) · **core:** sittings 1 and 2, 45 minutes each · **further:** sitting 3, 30 minutes, and sitting 4, 35 minutes · **runs on** CPU (interpreted) or GPU (compiled); Triton, so Linux
 #
-# You wrote this algorithm in PyTorch in chapter 06. Now you write it as one function that a GPU runs in thousands of copies: first one tile of scores, then the whole program.
+# You wrote this algorithm in PyTorch in chapter 06. Now you write it as one function that a GPU runs in thousands of copies.
 
 # %%
 import flashlab  # first: it tells Triton where to run
@@ -25,7 +25,6 @@ if import_triton() is None:
     skip_the_rest("This chapter needs Triton.")
 
 # %%
-import inspect
 import warnings
 
 import torch
@@ -57,14 +56,15 @@ device, how = ("cpu", "interpreted") if interpreted() else ("cuda", "compiled")
 my_grid = {"programs": None, "rows of the last block": None}
 
 # %%
-T_r = triton.cdiv(100, 32)                           # rounded up: the last block is short, not dropped
-numbers = torch.arange(2 * 3 * T_r)                  # tl.program_id(0) of each program
-compare("grid of the forward kernel", my_grid, {"programs": len(numbers), "rows of the last block": 100 - (T_r - 1) * 32})
-figures.matrices({"": numbers.view(2 * 3, T_r).T}, f"{len(numbers)} programs, one for each query block of each head",
+compare("grid of the forward kernel", my_grid)
+Q, L = torch.empty(2, 3, 100, 16, device="meta"), torch.empty(2, 3, 100, device="meta")
+(programs,), _ = launch(Q, Q, Q, Q, L, causal=False, scale=0.25, B_r=32, B_c=32)         # how the package launches it
+numbers = torch.arange(programs)                     # tl.program_id(0) of each program
+figures.matrices({"": numbers.view(2 * 3, -1).T}, f"{len(numbers)} programs, one for each query block of each head",
                  "Definition: in the cells tl.program_id(0).", "head b · H + h", "query block i")
 
 # %% [markdown]
-# A program knows its number and nothing else. Division and remainder give the query block and the head: `i, head = program % T_r, program // T_r`. (Grids of two axes, as in the exercises, save this step.)
+# A program knows its number and nothing else. Division and remainder give the query block and the head: `i, head = program % T_r, program // T_r`.
 #
 # A program multiplies its own number by strides. Triton passes small integers as 32-bit numbers, and 32-bit products overflow at $2^{31}$. So write `.to(tl.int64)` on the program's own index before it meets a stride.
 #
@@ -127,6 +127,12 @@ run = lambda: logsumexp_kernel[(2,)](Q, K, L, 0.25, 48, 16, 16, 16)
 play(record_kernel(run)) if interpreted() else print("Kernels are compiled here. Set TRITON_INTERPRET=1 to see the player.")
 
 # %% [markdown]
+# <details><summary><b>What did you see?</b></summary>
+#
+# A program loads its $Q_i$ once and stores its part of $L$ once. Each program loads every $K_j$ again.
+#
+# </details>
+#
 # **Takeaway.** The running state of a program is a few tiles on chip. Nothing of the softmax touches memory.
 #
 # ### Short tiles need two guards
@@ -186,7 +192,7 @@ figures.matrices({"": torch.where(ghosts, -P, P).cpu()}, f"With load masks alone
 #
 # ### Causal: stop early, hide the edge, mind blind rows
 #
-# As in chapter 06, the loop ends after the last key that the block's last query sees: after $\min(N_q, (i+1) B_r) + N_k - N_q$ keys. In the tiles on the diagonal the mask is one comparison, `keys <= rows[:, None] + N_k - N_q`. It hides the short tail as well.
+# Query $n$ sees the keys up to $n + N_k - N_q$, so the last query sees the last key. As in chapter 06, the loop ends with what the block's last query sees. In the tiles on the diagonal the mask is one comparison, `keys <= rows[:, None] + N_k - N_q`. It hides the short tail as well.
 #
 # With more queries than keys some rows see nothing. `m_safe` is $m_{new}$, with 0 in place of $-\infty$; the exponents subtract it. **Predict.** 50 queries, 40 keys, tiles of $16 \times 16$, causal: how many rows are NaN if they subtract $m_{new}$ itself?
 
@@ -201,6 +207,9 @@ for guards in (("loads", "scores"), ("loads", "scores", "m_safe")):
     nan_rows[guards[-1]] = int(O.isnan().any(1).sum())
     print(f"{', '.join(guards)}: {nan_rows[guards[-1]]} rows with NaN, right: {judge(O, None, Q, K, V, causal=True).ok}")
 _ = compare("NaN rows without m_safe", my_nan_rows, nan_rows["scores"])
+visible = torch.arange(40) <= torch.arange(50)[:, None] + 40 - 50
+figures.matrices({"": visible}, "The diagonal ends at the last query and the last key", "Definition: keys <= rows + N_k - N_q. Blue: visible.",
+                 "key", "query")
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
@@ -209,7 +218,7 @@ _ = compare("NaN rows without m_safe", my_nan_rows, nan_rows["scores"])
 #
 # </details>
 #
-# **Takeaway.** The loop's end saves work. The masks make the result right. `m_safe` covers the rows that the mask empties.
+# **Takeaway.** The loop's end saves work. The masks make the result right. `m_safe` covers the rows that the mask empties. Such a row ends with $l_i = 0$: divide it by 1.
 #
 # *End of sitting 1. To continue later, run the notebook from the top.*
 #
@@ -233,7 +242,13 @@ watched.title = f"program {i} of 3"
 play(watched)
 
 # %% [markdown]
-# **Your turn** ([exercises/ex10_triton_forward.py](../exercises/ex10_triton_forward.py), 35 minutes). Compute query block $i$ of one head, causal or not, any sizes, with $O_i$ and $L_i$ as results. Begin with your tile of scores, for one key block and without a mask; the checker tells you what comes next. It is the hardest exercise of the core. After "two key blocks" you may stop, and go on next time.
+# <details><summary><b>What did you see?</b></summary>
+#
+# $Q_i$ and $O_i$ stay. Block 2 loads all four key blocks, block 1 three.
+#
+# </details>
+#
+# **Your turn** ([exercises/ex10_triton_forward.py](../exercises/ex10_triton_forward.py), 35 minutes). Compute query block $i$ of one head, causal or not, any sizes, with $O_i$ and $L_i$ as results. Begin with your tile of scores, for one key block and without a mask; the checker tells you what comes next. It is the hardest exercise of the core, and a check may take half a minute. After "two key blocks" you may stop, and go on next time.
 
 # %%
 check("ex10_triton_forward")
@@ -245,34 +260,15 @@ reveal("ex10_triton_forward")
 replay("ex10_triton_forward")
 
 # %% [markdown]
-# The solution visits every key block and hides what is not seen; to stay short, it does not stop early. [flashlab/kernels/fa2.py](../flashlab/kernels/fa2.py) stops early. It adds batches, any `d` and `d_v`, heads that share keys, and dropout for chapter 11. Here are its lines beside those of chapter 06's inner step: the same names in the same order.
-
-# %%
-def last_lines(function):
-    """name -> the last value that the function's source assigns to it, in order."""
-    found = {}
-    for line in inspect.getsource(function).splitlines():
-        name, equals, value = line.split("#")[0].partition(" = ")
-        if equals and name.strip().isidentifier() and "kept(" not in value:      # dropout is chapter 11's
-            found.pop(name.strip(), None)
-            found[name.strip()] = value.strip()
-    return found
-
-
-in_rung, in_kernel = last_lines(fa2._step), last_lines(fa2_forward_kernel.fn)
-both = [name for name in in_rung if name in in_kernel]
-assert both == [name for name in in_kernel if name in in_rung]             # the same order
-for name in both:
-    print(f"{name:<7} PyTorch  {in_rung[name]}\n{'':<7} Triton   {in_kernel[name]}")
-
-# %% [markdown]
+# The solution visits every key block and hides what is not seen; to stay short, it does not stop early. [flashlab/kernels/fa2.py](../flashlab/kernels/fa2.py) stops early. It adds batches, shared heads, and dropout. Its loop has the lines of chapter 06's inner step, with the same names in the same order. `P_ij @ V_j` has become `tl.dot(P_ij.to(V_j.dtype), V_j)`.
+#
 # The kernel also numbers its query blocks backwards: under a causal mask the last block has the most work, so it must not start last.
 #
 # **Takeaway.** A Triton kernel is the same algorithm. The outer loop is the grid, slices are addresses, and short tiles are masks.
 #
-# *End of sitting 2 and of the core. [Chapter 11](11_triton_backward.ipynb) has the backward pass; [chapter 16](16_benchmarks.ipynb) measures your kernel.*
+# *End of sitting 2 and of the core. [Chapter 11](11_triton_backward.ipynb) has the backward pass.*
 #
-# ## Sitting 3 (further) · Shared heads, windows, lists of tiles (20 minutes)
+# ## Sitting 3 (further) · Shared heads, windows, lists of tiles (30 minutes)
 #
 # ### Heads that share keys
 #
@@ -537,7 +533,7 @@ _ = compare("small tiles", my_small_tiles, outcomes)
 # %% [markdown]
 # `lint_kernel` (chapter 09) closes these gaps for a kernel of your own. On a GPU, NVIDIA's `compute-sanitizer` watches the addresses.
 #
-# **Takeaway.** Use the interpreter for the algorithm, the compiler for the machine, and a GPU for the time. Two of the three you always have.
+# **Takeaway.** Use the interpreter for the algorithm, the compiler for the machine, and a GPU for the time.
 #
 # ### An open question
 #

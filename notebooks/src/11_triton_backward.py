@@ -9,7 +9,7 @@
 # %% [markdown]
 # # 11 · The backward kernels in Triton
 #
-# **You will be able to** turn chapter 08's two passes into GPU kernels, say why they are two, give dropout a mask that nobody stores, and train a model with the result.
+# **You will be able to** turn chapter 08's two passes into GPU kernels, give dropout a mask that nobody stores, and train a model with the result.
 #
 # **You need** chapters 08 and 10 · **further:** sittings 1 to 4, 25 to 45 minutes each · **runs on** CPU (interpreted) or GPU (compiled); Triton, so Linux
 
@@ -54,7 +54,7 @@ device, how = ("cpu", "interpreted") if interpreted() else ("cuda", "compiled")
 # | `dkdv` | key block $j$ of a key head | query blocks | $dK_j$, $dV_j$ |
 # | `dq` | query block $i$ of a query head | key blocks | $dQ_i$ |
 #
-# Each gradient has one owner, which stores it once.
+# Each gradient has one owner, which stores it once. $dK_j$ sums over queries and $dQ_i$ over keys, so one owner cannot finish both.
 #
 # **Predict** the number of programs of each kernel for 2 sequences, 8 query heads on 2 key heads and $N = 1000$. Tiles are $128 \times 128$; `preprocess` takes 32 rows.
 
@@ -98,17 +98,21 @@ print(f"{how}: D off by {max_error(D, (dO.double() * O.double()).sum(-1)):.0e}; 
       f"L of row 0 is {L_log2[0]}, its weights {torch.exp2(Q[0, :3] - L_log2[0]).tolist()}")
 
 # %% [markdown]
-# ### The second launch: the tile on its side
+# ### The second launch: $dK$ and $dV$
 #
-# `dkdv` computes $dV_j \mathrel{+}= P_{ij}^\top dO_i$. A tensor core can take its left factor, here $P_{ij}^\top$, from registers. After a product, each thread holds a few numbers of one row of the result. It hands in a left factor at the same places. If it holds other numbers, the threads first exchange them through shared memory.
+# `dkdv` computes $dV_j \mathrel{+}= P_{ij}^\top dO_i$. A tensor core can take its left factor, here $P_{ij}^\top$, from registers. The picture says which thread holds a number after a product. The same thread must hand in the number at this place of a left factor. If another thread has it, it goes through shared memory first.
 #
 # **Predict.** One kernel computes `"Q K^T"` and transposes the result; another computes `"K Q^T"`. Which stores less to shared memory?
 
 # %%
+from flashlab_course.player.layouts import holder, play_layouts
+
 my_product = None     # "Q K^T" or "K Q^T"
+figures.matrices({"": [[holder(row, column) for column in range(8)] for row in range(8)]}, "Four threads share a row of a product",
+                 "Definition: PTX ISA, wgmma. In a cell: the thread that holds the number.", "column", "row")
 
 # %% [markdown]
-# **Run and compare.** This kernel computes a tile of $dV$ in both ways. It is compiled for an H100.
+# **Run and compare.** This kernel, compiled for an H100, computes a tile of $dV$ both ways.
 
 # %%
 from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all
@@ -139,8 +143,6 @@ compare("the product that needs no transposing", my_product, min(stores, key=sto
 # Watch both ways, thread by thread. The blue cells are what a thread holds after the product. The red frames are what it must hand in to the next one.
 
 # %%
-from flashlab_course.player.layouts import play_layouts
-
 play_layouts()
 
 # %% [markdown]
@@ -162,8 +164,7 @@ Q, K, V, dO = (torch.randn(128, 16) for _ in range(4))
 O, L = (T[0, 0] for T in flashlab.flash_attention(*(T[None, None] for T in (Q, K, V)), causal=True, return_lse=True))
 with Memory() as mem:
     fa2_backward_two_pass(Q, K, V, O, dO, L, causal=True, B_r=16, B_c=32)
-first = next(i for i in range(8) if (i + 1) * 16 - 1 >= 3 * 32)                  # its last query sees the first key
-_ = compare("first query block of key block 3", my_start, first)
+_ = compare("first query block of key block 3", my_start)
 figures.causal_tiles([event for event in mem.log if event.kernel == "fa2_backward_dkdv"], 128, 128)
 
 # %% [markdown]
@@ -185,7 +186,7 @@ reveal("ex11_dkdv")
 replay("ex11_dkdv")
 
 # %% [markdown]
-# *This shows our solution of the exercise.* `dkdv_kernel` in [flashlab/kernels/fa2_backward.py](../flashlab/kernels/fa2_backward.py) has one loop over pairs (head of the group, query block). Play it, causal, with two query heads on one key head. Look for three things: with which query block does each program start, when does it go on to the second head, and how often does it store?
+# *This shows a solution.* The package's kernel, `dkdv_kernel` in [flashlab/kernels/fa2_backward.py](../flashlab/kernels/fa2_backward.py), has one loop over pairs (head of the group, query block). Play it, causal, with two query heads on one key head. With which query block does each program start, when does it go on to head 1, and how often does it store?
 
 # %%
 from flashlab_course.player import play, record_kernel
@@ -398,7 +399,7 @@ print("off by", {name: f"{error:.0e}" for name, error in off.items()})
 compare("gradients wrong without D", my_wrong, {name for name, error in off.items() if error > 1e-3})
 
 # %% [markdown]
-# Now train. **Predict** when the wrong curve leaves the others.
+# Now train, for about a minute. **Predict** when the wrong curve leaves the others.
 
 # %%
 my_parting = None     # "at once", "later" or "never"
@@ -417,10 +418,11 @@ pairs = enumerate(zip(losses["D left out"], losses["SDPA"], strict=True))
 parted = next((step for step, (wrong, right) in pairs if abs(wrong - right) > 0.1), None)     # nats
 _ = compare("when the curve without D leaves the others", my_parting,
             "never" if parted is None else "at once" if parted < 3 else "later")
-figures.curves({name: dict(enumerate(values)) for name, values in losses.items()},
-               f"The mistake shows {'nowhere' if parted is None else f'from step {parted} on'}",
-               f"Measured here: {len(rhyme)} characters, 2 layers, float32, AdamW, 4 windows of 64 a step.", "step", "loss (nats a character)",
-               ylim=(0, None))
+curves = {name: dict(enumerate(values)) for name, values in losses.items()}
+over = {"flash_attention": curves.pop("flash_attention")}                       # dashed, above SDPA
+figures.curves(curves, dashed=over, title=f"The mistake shows {'nowhere' if parted is None else f'from step {parted} on'}",
+               source=f"Measured here: {len(rhyme)} characters, 2 layers, float32, AdamW, 4 windows of 64 a step.",
+               x="step", y="loss (nats a character)", ylim=(0, None))
 
 # %% [markdown]
 # The wrong curve falls like the others at first, then turns, without any error message. Without a second curve you would blame the learning rate. What has each model learned?
