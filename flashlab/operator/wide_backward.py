@@ -1,0 +1,134 @@
+"""The gradients of attention with heads wider than 128: fa2_tma_backward with every tile in two parts, and windows.
+
+A tile of 256 columns takes so many registers and so much shared memory that few rows are left, and 192 columns would be
+padded to 256. Here a tile is one of 128 columns and one of the rest, padded by itself. A product over the columns is a
+sum of two, and dQ_i is handed over one part after the other.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from flashlab.kernels import fa2_tma_backward
+from flashlab.kernels.fa2_atomic_backward import finish_kernel
+from flashlab.kernels.fa2_backward import preprocess
+from flashlab.kernels.launch import checked_backward, descriptor, fit_for_tma, only_wanted, padded, shared_arguments
+from flashlab.kernels.plans import temporary
+from flashlab.kernels.tuning import Tiles
+from flashlab.operator.sequences import query_blocks_that_see, visible
+
+LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
+FIRST = tl.constexpr(128)                              # columns of the first part
+
+
+@triton.jit
+def load_parts(T, T_2, b, h, row):
+    """A tile's first 128 columns, and its others; 0 past the ends."""
+    X, X_2 = T.load([b, h, row, 0]), T_2.load([b, h, row, FIRST])
+    return X.reshape(X.shape[2], X.shape[3]), X_2.reshape(X_2.shape[2], X_2.shape[3])
+
+
+@triton.jit
+def store_part(T, X, N, width: tl.constexpr, first: tl.constexpr):
+    """A part of a tile, from column `first` on: the rows that are among the N of T, and the columns among its width."""
+    row, col = tl.arange(0, X.shape[0])[:, None], first + tl.arange(0, X.shape[1])
+    tl.store(T + row * width + col, X, mask=(row < N) & (col < width))
+
+
+@triton.jit
+def add_part(dQ_sum, dQ_sum_2, dS, K_j, b, h, head, row, N_q, d: tl.constexpr, first: tl.constexpr, adds: tl.constexpr):
+    """Add dS K to a part of dQ in HBM."""
+    dQ_i = tl.dot(dS, K_j)
+    if adds:
+        dQ_sum_2.atomic_add([b, h, row, first], dQ_i.reshape(1, 1, dQ_i.shape[0], dQ_i.shape[1]))
+    else:
+        rows, col = tl.arange(0, dQ_i.shape[0])[:, None], first + tl.arange(0, dQ_i.shape[1])
+        dQ_at = dQ_sum + (head * N_q + row) * d + rows * d + col
+        tl.atomic_add(dQ_at, dQ_i, mask=(rows < N_q - row) & (col < d), sem="relaxed")
+
+
+@triton.jit
+def wide_backward_kernel(
+    Q, Q_2, K, K_2, V, V_2, dO, dO_2, add, add_2,      # descriptors of (B, H, N, d), for each part; add: of dQ_sum
+    L_log2, D, dQ_sum, dK, dV,                         # pointers
+    scale, H_q, H_kv, N_q, N_k, left, right, d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr,
+    stages: tl.constexpr, adds: tl.constexpr, B_r: tl.constexpr, B_c: tl.constexpr, B_2: tl.constexpr,
+):
+    T_c = tl.cdiv(N_k, B_c)                            # which key block? First ones first: most rows see them
+    j, head_kv = tl.program_id(0) % T_c, tl.program_id(0) // T_c
+    b, h_kv, group = head_kv // H_kv, head_kv % H_kv, H_q // H_kv
+    keys = (j * B_c + tl.arange(0, B_c))[:, None]      # (B_c, 1)
+    K_j, K_j2 = load_parts(K, K_2, b, h_kv, j * B_c)                               # (B_c, 128), (B_c, B_2)
+    V_j, V_j2 = load_parts(V, V_2, b, h_kv, j * B_c)                               # (B_c, 128), (B_c, B_2)
+    dK_j, dK_j2 = tl.zeros((B_c, FIRST), tl.float32), tl.zeros((B_c, B_2), tl.float32)
+    dV_j, dV_j2 = tl.zeros((B_c, FIRST), tl.float32), tl.zeros((B_c, B_2), tl.float32)
+    first, count = query_blocks_that_see(j, B_r, B_c, N_q, N_k, causal, left, right)
+    each = tl.maximum(1, count)                        # after step // count the compiler assumes count > 0
+    begin = 0 if causal else j % each                  # all programs of a head would add to the same dQ_i at one time
+    for step in tl.range(0, group * count, num_stages=stages):                     # `stages` - 1 tiles of Q, dO ahead
+        h, i = h_kv * group + step // each, first + (step + begin) % each
+        rows, head = i * B_r + tl.arange(0, B_r), (b * H_q + h).to(tl.int64)       # (B_r,)
+        Q_i, Q_i2 = load_parts(Q, Q_2, b, h, i * B_r)                              # (B_r, 128), (B_r, B_2)
+        dO_i, dO_i2 = load_parts(dO, dO_2, b, h, i * B_r)                          # (B_r, 128), (B_r, B_2)
+        L_i = tl.load(L_log2 + head * N_q + rows, mask=rows < N_q, other=float("inf"))         # (B_r,)   there P is 0
+        D_i = tl.load(D + head * N_q + rows, mask=rows < N_q, other=0.0)           # (B_r,)
+        S_T = tl.dot(K_j2, Q_i2.T, acc=tl.dot(K_j, Q_i.T))                         # (B_c, B_r)
+        P_T = tl.exp2(S_T * (scale * LOG2_E) - L_i)                                # (B_c, B_r)
+        P_T = tl.where(visible(rows, keys, N_q, N_k, causal, left, right), P_T, 0.0)
+        dP_T = tl.dot(V_j2, dO_i2.T, acc=tl.dot(V_j, dO_i.T))                      # (B_c, B_r)
+        dS_T = (P_T * (dP_T * scale - D_i)).to(Q_i.dtype)                          # (B_c, B_r)
+        dV_j, dV_j2 = tl.dot(P_T.to(dO_i.dtype), dO_i, dV_j), tl.dot(P_T.to(dO_i.dtype), dO_i2, dV_j2)
+        dK_j, dK_j2 = tl.dot(dS_T, Q_i, dK_j), tl.dot(dS_T, Q_i2, dK_j2)
+        add_part(dQ_sum, add, dS_T.T, K_j, b, h, head, i * B_r, N_q, d, 0, adds)
+        add_part(dQ_sum, add_2, dS_T.T, K_j2, b, h, head, i * B_r, N_q, d, FIRST, adds)
+    first_row = head_kv.to(tl.int64) * N_k + j * B_c
+    store_part(dK + first_row * d, dK_j, N_k - j * B_c, d, 0)
+    store_part(dK + first_row * d, dK_j2, N_k - j * B_c, d, FIRST)
+    store_part(dV + first_row * d_v, dV_j, N_k - j * B_c, d_v, 0)
+    store_part(dV + first_row * d_v, dV_j2, N_k - j * B_c, d_v, FIRST)
+
+
+def wide_backward(Q, K, V, O, dO, L, *, dL=None, B_r=None, B_c=None, **options):
+    """The gradients of attention for every batch and head, in three launches, for heads of 129 to 256 columns.
+
+    Options: as kernels/launch.check_call takes them, but no packed sequences, no dropout, no same bits each time
+    Shapes:  as fa2_triton_backward; float16 or bfloat16
+    Raises:  TypeError or ValueError before anything is launched
+    """
+    return checked_backward(launch, Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, why_not=why_not, **options)
+
+
+def why_not(Q, K, V, **options):
+    """Why this kernel does not take a call, in words; None if it does."""
+    if Q.dtype == torch.float32 or max(Q.shape[-1], V.shape[-1]) <= FIRST.value:
+        return "it is for 16 bits, and head dimensions above 128"
+    return fa2_tma_backward.why_not(Q, K, V, **options)
+
+
+def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None, left=None, right=None, **options):
+    """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs.
+
+    tiles: (Tiles, whether TMA adds dQ up), by default `best_tiles`
+    """
+    width = max(Q.shape[-1], V.shape[-1])
+    tiles, adds = tiles or best_tiles(width)
+    tiles, B_2 = tiles._replace(B_r=B_r or tiles.B_r, B_c=B_c or tiles.B_c)._asdict(), padded(width - FIRST.value)
+    shared = shared_arguments(Q, K, V, options | {"left": left, "right": right}, dO=dO)
+    first, rows = preprocess(shared, O, L, dL)
+    dQ_sum = temporary(torch.zeros, *Q.shape, dtype=L.dtype, device=Q.device)
+    adds = adds and Q.device.type != "cpu"             # the interpreter knows no such descriptor
+    arguments = shared | rows | {"dQ_sum": dQ_sum, "dK": dK, "dV": dV, "B_2": B_2, "adds": adds, "add": None,
+                                 "add_2": None, "stages": tiles["num_stages"]} | tiles
+    copied = [("Q", Q, "B_r"), ("dO", dO, "B_r"), ("K", K, "B_c"), ("V", V, "B_c")]
+    for name, T, size in copied + [("add", dQ_sum, "B_r")] * adds:
+        T = fit_for_tma(T)
+        arguments |= {name: descriptor(T, (tiles[size], FIRST.value)), f"{name}_2": descriptor(T, (tiles[size], B_2))}
+    grid = (K.shape[0] * K.shape[1] * triton.cdiv(K.shape[2], tiles["B_c"]),)
+    last = {"dQ_sum": dQ_sum, "dQ": dQ, "n": dQ.numel(), "B": 4096, "num_warps": 8}
+    return (first, (wide_backward_kernel, grid, only_wanted(wide_backward_kernel, arguments)),
+            (finish_kernel, (triton.cdiv(dQ.numel(), 4096),), last))
+
+
+def best_tiles(d):
+    """Tiles, and whether TMA adds dQ up: that takes shared memory for a part of dQ_i, which d = 256 has not to spare."""
+    return (Tiles(64, 64, 8, 2), d <= 192)
