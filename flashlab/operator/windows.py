@@ -56,7 +56,7 @@ def windows_forward_kernel(
         P_ij = tl.exp(S_ij - m_safe[:, None])                                      # (B_r, B_c)
         l_i = alpha * l_i + tl.sum(P_ij, 1)                                        # (B_r,)
         if dropout_p > 0:                                                          # compiled only if asked for
-            stays = kept(seed, head, start_q + rows[:, None], keys, all_q, all_k, dropout_p)
+            stays = kept(seed, head * all_q + start_q, i * B_r, j * B_c, all_k, dropout_p, B_r, B_c)
             P_ij = tl.where(stays, P_ij, 0.0)                                      # (B_r, B_c)   after the sum
         PV = tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")               # (B_r, B_dv)
         O_i = alpha[:, None] * O_i + PV                                            # (B_r, B_dv)  divided after the loop

@@ -103,7 +103,7 @@ def windows_dkdv_kernel(
         D_i = tl.load(D + row_0 + rows, mask=rows < N_q, other=0.0)                # here: earlier costs registers
         dS_T = P_T * (dP_T * scale - D_i)                                          # (B_c, B_r)
         if dropout_p > 0:
-            kept_T = kept(seed, head, start_q + rows, keys[:, None], all_q, all_k, dropout_p)
+            kept_T = kept(seed, row_0, i * B_r, j * B_c, all_k, dropout_p, B_r, B_c).T     # (B_c, B_r)
             dS_T = P_T * (tl.where(kept_T, dP_T * (scale / (1 - dropout_p)), 0.0) - D_i)
             P_T = tl.where(kept_T, P_T, 0.0)           # what met V in the forward; over 1 - p after the loop
         dV_j += tl.dot(P_T.to(dO_i.dtype), dO_i, input_precision="ieee")           # (B_c, B_dv)
@@ -151,7 +151,7 @@ def windows_dq_kernel(
         P_ij = tl.where(visible(rows[:, None], keys, N_q, N_k, causal, left, right), P_ij, 0.0)
         dP_ij = tl.dot(dO_i, V_j.T, input_precision="ieee")                        # (B_r, B_c)
         if dropout_p > 0:
-            stays = kept(seed, head, start_q + rows[:, None], keys, all_q, all_k, dropout_p)
+            stays = kept(seed, row_0, i * B_r, j * B_c, all_k, dropout_p, B_r, B_c)
             dP_ij = tl.where(stays, dP_ij / (1 - dropout_p), 0.0)                  # (B_r, B_c)
         dS_ij = P_ij * (dP_ij * scale - D_i[:, None])                              # (B_r, B_c)
         dQ_i += tl.dot(dS_ij.to(K_j.dtype), K_j, input_precision="ieee")           # (B_r, B_d)
