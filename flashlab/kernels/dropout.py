@@ -10,7 +10,6 @@ import triton.language as tl
 
 from flashlab.validate import check_dropout
 
-
 ROUNDS = tl.constexpr(7)               # the fewest that pass the tests of Philox's authors; three more are their margin
 
 
@@ -35,7 +34,7 @@ def dropout_keep_mask(B, H, N_q, N_k, dropout_p, seed):
     """The mask of the kernels as one tensor, computed by PyTorch: for tests, and to look at.
 
     Shapes: seed, an int or a 0-dim int64 tensor -> (B, H, N_q, N_k), bool, True where the weight is kept
-    Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3": Philox4x32 with tl.randint4x's counter, key
+    Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3": Philox4x32, counters as tl.randint4x
     """
     check_dropout(dropout_p)
     groups = -(-N_k // 16)             # of keys, four counters each

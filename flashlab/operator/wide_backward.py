@@ -10,14 +10,11 @@ import triton
 import triton.language as tl
 
 from flashlab.kernels import fa2_tma_backward
-from flashlab.kernels.fa2_atomic_backward import finish_kernel
-from flashlab.kernels.fa2_backward import preprocess
-from flashlab.kernels.launch import checked_backward, descriptor, fit_for_tma, only_wanted, padded, shared_arguments
-from flashlab.kernels.plans import temporary
+from flashlab.kernels.fa2_atomic_backward import launch_by_key_blocks
+from flashlab.kernels.launch import LOG2_E, checked_backward, padded
 from flashlab.kernels.tuning import Tiles
 from flashlab.operator.sequences import query_blocks_that_see, visible
 
-LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 FIRST = tl.constexpr(128)                              # columns of the first part
 
 
@@ -36,11 +33,11 @@ def store_part(T, X, N, width: tl.constexpr, first: tl.constexpr):
 
 
 @triton.jit
-def add_part(dQ_sum, dQ_sum_2, dS, K_j, b, h, head, row, N_q, d: tl.constexpr, first: tl.constexpr, adds: tl.constexpr):
-    """Add dS K to a part of dQ in HBM."""
+def add_part(dQ_sum, dS, K_j, b, h, head, row, N_q, d: tl.constexpr, first: tl.constexpr, adds: tl.constexpr):
+    """Add dS K to a part of dQ in HBM, by TMA or, where that has no room in shared memory, from registers."""
     dQ_i = tl.dot(dS, K_j)
     if adds:
-        dQ_sum_2.atomic_add([b, h, row, first], dQ_i.reshape(1, 1, dQ_i.shape[0], dQ_i.shape[1]))
+        dQ_sum.atomic_add([b, h, row, first], dQ_i.reshape(1, 1, dQ_i.shape[0], dQ_i.shape[1]))
     else:
         rows, col = tl.arange(0, dQ_i.shape[0])[:, None], first + tl.arange(0, dQ_i.shape[1])
         dQ_at = dQ_sum + (head * N_q + row) * d + rows * d + col
@@ -49,8 +46,8 @@ def add_part(dQ_sum, dQ_sum_2, dS, K_j, b, h, head, row, N_q, d: tl.constexpr, f
 
 @triton.jit
 def wide_backward_kernel(
-    Q, Q_2, K, K_2, V, V_2, dO, dO_2, add, add_2,      # descriptors of (B, H, N, d), for each part; add: of dQ_sum
-    L_log2, D, dQ_sum, dK, dV,                         # pointers
+    Q, Q_2, K, K_2, V, V_2, dO, dO_2, dQ_sum, dQ_sum_2,            # descriptors of (B, H, N, d), one for each part
+    L_log2, D, dK, dV,                                 # pointers; dQ_sum, too, where TMA does not add
     scale, H_q, H_kv, N_q, N_k, left, right, d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr,
     stages: tl.constexpr, adds: tl.constexpr, B_r: tl.constexpr, B_c: tl.constexpr, B_2: tl.constexpr,
 ):
@@ -79,8 +76,8 @@ def wide_backward_kernel(
         dS_T = (P_T * (dP_T * scale - D_i)).to(Q_i.dtype)                          # (B_c, B_r)
         dV_j, dV_j2 = tl.dot(P_T.to(dO_i.dtype), dO_i, dV_j), tl.dot(P_T.to(dO_i.dtype), dO_i2, dV_j2)
         dK_j, dK_j2 = tl.dot(dS_T, Q_i, dK_j), tl.dot(dS_T, Q_i2, dK_j2)
-        add_part(dQ_sum, add, dS_T.T, K_j, b, h, head, i * B_r, N_q, d, 0, adds)
-        add_part(dQ_sum, add_2, dS_T.T, K_j2, b, h, head, i * B_r, N_q, d, FIRST, adds)
+        add_part(dQ_sum, dS_T.T, K_j, b, h, head, i * B_r, N_q, d, 0, adds)
+        add_part(dQ_sum_2 if adds else dQ_sum, dS_T.T, K_j2, b, h, head, i * B_r, N_q, d, FIRST, adds)
     first_row = head_kv.to(tl.int64) * N_k + j * B_c
     store_part(dK + first_row * d, dK_j, N_k - j * B_c, d, 0)
     store_part(dK + first_row * d, dK_j2, N_k - j * B_c, d, FIRST)
@@ -105,30 +102,16 @@ def why_not(Q, K, V, **options):
     return fa2_tma_backward.why_not(Q, K, V, **options)
 
 
-def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, B_r=None, B_c=None, tiles=None, left=None, right=None, **options):
-    """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs.
-
-    tiles: (Tiles, whether TMA adds dQ up), by default `best_tiles`
-    """
+def launch(Q, K, V, *tensors, B_r=None, B_c=None, tiles=None, left=None, right=None, **options):
+    """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
     width = max(Q.shape[-1], V.shape[-1])
     tiles, adds = tiles or best_tiles(width)
-    tiles, B_2 = tiles._replace(B_r=B_r or tiles.B_r, B_c=B_c or tiles.B_c)._asdict(), padded(width - FIRST.value)
-    shared = shared_arguments(Q, K, V, options | {"left": left, "right": right}, dO=dO)
-    first, rows = preprocess(shared, O, L, dL)
-    dQ_sum = temporary(torch.zeros, *Q.shape, dtype=L.dtype, device=Q.device)
-    adds = adds and Q.device.type != "cpu"             # the interpreter knows no such descriptor
-    arguments = shared | rows | {"dQ_sum": dQ_sum, "dK": dK, "dV": dV, "B_2": B_2, "adds": adds, "add": None,
-                                 "add_2": None, "stages": tiles["num_stages"]} | tiles
-    copied = [("Q", Q, "B_r"), ("dO", dO, "B_r"), ("K", K, "B_c"), ("V", V, "B_c")]
-    for name, T, size in copied + [("add", dQ_sum, "B_r")] * adds:
-        T = fit_for_tma(T)
-        arguments |= {name: descriptor(T, (tiles[size], FIRST.value)), f"{name}_2": descriptor(T, (tiles[size], B_2))}
-    grid = (K.shape[0] * K.shape[1] * triton.cdiv(K.shape[2], tiles["B_c"]),)
-    last = {"dQ_sum": dQ_sum, "dQ": dQ, "n": dQ.numel(), "B": 4096, "num_warps": 8}
-    return (first, (wide_backward_kernel, grid, only_wanted(wide_backward_kernel, arguments)),
-            (finish_kernel, (triton.cdiv(dQ.numel(), 4096),), last))
+    tiles = tiles._replace(B_r=B_r or tiles.B_r, B_c=B_c or tiles.B_c)._asdict()
+    parts = {"": FIRST.value, "_2": padded(width - FIRST.value)}
+    options |= {"left": left, "right": right, "dQ_sum_2": None, "B_2": parts["_2"], "adds": adds, "parts": parts}
+    return launch_by_key_blocks(wide_backward_kernel, Q, K, V, *tensors, tiles=tiles, by_tma=True, **options)
 
 
 def best_tiles(d):
-    """Tiles, and whether TMA adds dQ up: that takes shared memory for a part of dQ_i, which d = 256 has not to spare."""
-    return (Tiles(64, 64, 8, 2), d <= 192)
+    """Tiles, and whether TMA adds dQ up: with d = 256 that would take more shared memory than there is."""
+    return Tiles(64, 64, 8, 2), d <= 192
