@@ -27,7 +27,7 @@ from test_compiled import (  # noqa: E402
 
 from flashlab.kernels import fa2_atomic_backward, fa2_backward, fa2_split_backward, fa2_tma_backward
 from flashlab.kernels.tuning import Tiles  # noqa: E402
-from flashlab.operator import hopper_backward  # noqa: E402
+from flashlab.operator import hopper_backward, wide_backward  # noqa: E402
 
 DKDV, DQ = 1, 2                        # which launch of three
 LAST_BUT_ONE = -2                      # of however many
@@ -62,7 +62,7 @@ CASES = {
     **{f"triton d {d}, {which}": (job(fa2_backward, 90, d, d == 256, which=which), 0)
        for d, which in product((64, 128, 256), BOTH)},
     "triton grouped heads": (job(fa2_backward, 90, 128, True, H_kv=4), 0),
-    **{f"triton dropout, {which}": (job(fa2_backward, 90, 128, True, few=DROPOUT, which=which), 0) for which in BOTH},
+    **{f"triton dropout, {which}": (job(fa2_backward, 90, 128, True, few=DROPOUT, which=which), 64) for which in BOTH},
     **{f"triton float32, {which}": (job(fa2_backward, 90, 128, True, dtype=fp32, which=which), 0) for which in BOTH},
     **{f"triton {arch}, {which}": (job(fa2_backward, arch, 128, True, which=which), ANY)
        for arch, which in product((80, 100), BOTH)},
@@ -85,6 +85,8 @@ CASES = {
     "hopper d 64, three consumers": (hopper(64, False, 12288), 800),
     "hopper d 64, window": (hopper(64, False, which=LAST_BUT_ONE, few=WINDOW), 0),
     "hopper d 128, window": (hopper(128, False, which=LAST_BUT_ONE, few=WINDOW), 600),
+    **{f"wide d {d}": (job(wide_backward, 90, d, d == 192), 200) for d in (192, 256)},
+    "wide d 256, window": (job(wide_backward, 90, 256, False, few=WINDOW), 400),
     "hopper d 128, packed": (hopper(128, True, 16384, which=LAST_BUT_ONE, few=PACKED), 600),
 }
 FIRST_TILES = {module.__name__: job(module, 90, 64, True, 57, H_kv=1, heads=1, N_k=352)
@@ -106,7 +108,7 @@ def compiled(request):
 def test_what_the_compiler_made_of_it(compiled, name):
     """Fails if the tensor cores or the background copies are lost, registers spill, or shared memory is too small."""
     ((_, _, arch), spills), result = CASES[name], compiled[name]
-    copies = BY_TMA if name.startswith(("hopper", "tma")) else BY_THREADS
+    copies = BY_TMA if name.startswith(("hopper", "tma", "wide")) else BY_THREADS
     assert (PRODUCT[arch] in result.ptx) == ("float32" not in name) and copies in result.ptx
     assert result.spills <= spills or not MEASURED
     assert not result.warnings or name == "tma d 64, lean"              # ptxas says here when wgmma is serialised
