@@ -62,7 +62,7 @@ CASES = {
     **{f"triton d {d}, {which}": (job(fa2_backward, 90, d, d == 256, which=which), 0)
        for d, which in product((64, 128, 256), BOTH)},
     "triton grouped heads": (job(fa2_backward, 90, 128, True, H_kv=4), 0),
-    **{f"triton dropout, {which}": (job(fa2_backward, 90, 128, True, few=DROPOUT, which=which), 64) for which in BOTH},
+    **{f"triton dropout, {which}": (job(fa2_backward, 90, 128, True, few=DROPOUT, which=which), 96) for which in BOTH},
     **{f"triton float32, {which}": (job(fa2_backward, 90, 128, True, dtype=fp32, which=which), 0) for which in BOTH},
     **{f"triton {arch}, {which}": (job(fa2_backward, arch, 128, True, which=which), ANY)
        for arch, which in product((80, 100), BOTH)},
