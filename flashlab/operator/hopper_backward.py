@@ -75,7 +75,7 @@ def finish_kernel(dQ_sum, dQ, N_q, tiles_of_a_head, H_q, cu_seqlens, batch, B, d
 def fa2_hopper_backward(Q, K, V, O, dO, L, *, dL=None, B_r=None, B_c=None, **options):
     """The gradients of attention for every batch and head, in three or four launches, on a Hopper GPU.
 
-    Shapes:  as fa2_triton_backward; d 64 or 128, float16 or bfloat16: see `why_not`. What TMA cannot read is copied
+    Shapes:  as fa2_triton_backward; d, d_v up to 128, 16 bits: see `why_not`. What TMA cannot read is copied
     Options: as kernels/launch.check_call takes them. Deterministic: dK and dV always; dQ if asked for, without window
              and packed sequences: adders then wait for turns
     Tiles:   64 x 128 or 64 x 192: the division of labour fixes them

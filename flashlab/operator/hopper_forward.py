@@ -39,8 +39,6 @@ from flashlab.operator.hopper_words import LOWEST, counters, opaque, pinned, row
 from flashlab.operator.sequences import slots
 from flashlab.operator.spans import only_visible, table_of_blocks, tiles_of
 
-WIDEST = 256
-
 
 @aggregate
 class State:
@@ -165,9 +163,10 @@ KERNEL = fa2_hopper_kernel
 def fa2_hopper_forward(Q, K, V, *, B_r=None, B_c=None, **options):
     """Exact attention for every batch and head in one launch, on a Hopper GPU.
 
-    Shapes:  as fa2_triton_forward; d 64 or 128, float16 or bfloat16; strides and the rest: see `why_not`
+    Shapes:  as fa2_triton_forward; d, d_v up to 256, float16 or bfloat16; strides and the rest: see `why_not`
     Options: as kernels/launch.check_call takes them, but no dropout
-    Tiles:   192 x 128 or 256 x 64 at d = 64, 128 x 128 at d = 128: the division of labour fixes them
+    Tiles:   192 x 128 or 256 x 64 at d = 64, 128 x 128 at d = 128, 128 x 64 at d = 256: the division of labour fixes
+             them. Other heads have the next wider tiles
     Error:   at most 2x that of naive in the same dtype, both against float64
     Raises:  TypeError or ValueError before anything is launched
     Source:  Shah et al. 2024, arXiv:2407.08608, FlashAttention-3: warp specialisation, products under exponentials
@@ -178,7 +177,7 @@ def fa2_hopper_forward(Q, K, V, *, B_r=None, B_c=None, **options):
 
 def why_not(Q, K, V, *, causal=False, dropout_p=0.0, cu_seqlens_q=None, B_r=None, B_c=None, **options):
     """Why this rung does not take a call, in words; None where it does."""
-    if reason := why_not_hopper(Q, V, WIDEST, dropout_p, B_r, B_c):
+    if reason := why_not_hopper(Q, V, 256, dropout_p, B_r, B_c):
         return reason
     if causal and cu_seqlens_q is None and Q.shape[2] > K.shape[2]:
         return "with more queries than keys some causal rows see no key"
@@ -215,6 +214,4 @@ def how_many(d, N, causal):
         return {"keys": 64, "consumers": 4, "stages": 3, "unrolled": False}
     if d == 64:
         return {"keys": 128, "consumers": 3, "stages": 3, "unrolled": False}
-    if d == 128:
-        return {"keys": 128, "consumers": 2, "stages": 2, "unrolled": N >= 8192}
-    return {"keys": 64, "consumers": 2, "stages": 2, "unrolled": False}
+    return {"keys": 128 if d == 128 else 64, "consumers": 2, "stages": 2, "unrolled": d == 128 and N >= 8192}
