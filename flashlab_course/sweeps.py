@@ -1,6 +1,6 @@
-"""Experiments under the memory model: the rungs over a range of N, or of tile sizes.
+"""An experiment under the memory model: the rungs over a range of N.
 
-Each returns points for figures.traffic_against: dicts of rung, N, d, B, sram_bytes, causal, formula and measured (HBM
+It returns points for figures.traffic_against: dicts of rung, N, d, B, sram_bytes, causal, formula and measured (HBM
 bytes), sram_peak. Where the SRAM overflows, measured is None and overflow is the error's text.
 """
 
@@ -24,23 +24,13 @@ def over_N(Ns, d=64, sram_bytes=A100_SRAM, rungs=None):
     return [_point(name, QKV, B, sram_bytes) for QKV in (_inputs(N, d) for N in Ns) for name in names]
 
 
-def over_heights(N, d, heights, B_c=256):
-    """FA2 with query tiles of each height. These points also know `naive`, the bytes that naive attention moves.
-
-    Key tiles change nothing in FA2's traffic; wide ones make few steps. The SRAM is as large as they need.
-    """
-    QKV, whole = _inputs(N, d), 1 << 30
-    naive = _point(RUNGS[0].name, QKV, B_c, whole)["measured"]
-    return [_point("fa2_forward", QKV, B, whole, B_c) | {"naive": naive} for B in heights]
-
-
 def _inputs(N, d):
     return [torch.randn(N, d) for _ in range(3)]
 
 
-def _point(name, QKV, B, sram_bytes, B_c=None):
+def _point(name, QKV, B, sram_bytes):
     r, (N, d) = rung(name), QKV[0].shape
-    sizes = {"B_r": B, "B_c": B_c or B} if r.tiled else {}
+    sizes = {"B_r": B, "B_c": B} if r.tiled else {}
     point = {"rung": name, "N": N, "d": d, "B": B, "sram_bytes": sram_bytes, "causal": False,
              "formula": r.cost(N, N, d, **sizes).traffic, "measured": None, "sram_peak": None, "overflow": None}
     try:

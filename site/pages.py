@@ -97,11 +97,10 @@ class Page:
 
 
 def save(png, folder):
-    """Write a picture as lossless WebP in at most 256 colours. Returns the file's name, which its content decides."""
+    """Write a picture as lossless WebP. Returns the file's name, which its content decides."""
     path = Path(folder) / f"{hashlib.sha1(png).hexdigest()[:12]}.webp"
     if not path.exists():
-        image = Image.open(io.BytesIO(png)).convert("RGBA").quantize(256, method=Image.Quantize.FASTOCTREE)
-        image.convert("RGBA").save(path, lossless=True, method=2, quality=20)     # the fast end of lossless
+        Image.open(io.BytesIO(png)).convert("RGB").save(path, lossless=True, method=2, quality=20)     # fast
     return path.name
 
 

@@ -114,6 +114,8 @@ mistakes = [
             *start(-1e30), L_FINITE, also=[[*start(m), L_FINITE] for m in (-1e4, -1e9)]),
     Mistake("O_in_16_bits", "O_i was rounded to 16 bits in every step", "the dtype of O_i, through the whole loop",
             (UPDATE_O, "…\n        O_i = O_i.to(V_j.dtype).to(tl.float32)")),
+    Mistake("P_not_cast", "tl.dot got P_ij in float32 and V_j in float16, and takes two tiles of one dtype",
+            "the product with V_j: P_ij.to(V_j.dtype)", ("P_ij.to(V_j.dtype)", "P_ij")),
     Mistake("maximum_scaled_afterwards",
             "the maximum was taken before the scores were scaled: with a negative scale it is the smallest",
             "the maximum: that of the scaled scores", ("m_new = tl.maximum(",

@@ -18,7 +18,7 @@ BUDGETS = {
     "flashlab": (8_780, 83_450),
     "flashlab_course": (14_030, 116_650),
     "solutions": (6_900, 55_600),
-    "tests": (15_600, 159_150),
+    "tests": (15_595, 159_146),
     "site": (440, 3_600),
 }
 TOKENS_OF_A_LINE = 11.8

@@ -19,7 +19,6 @@ from flashlab.rungs.naive import naive_forward
 from flashlab_course import figures, sweeps
 from flashlab_course.figures.chapter_05 import tile_bytes
 from flashlab_course.gpu.schedule import FOUR_STEPS, iterations
-from flashlab_course.gpu.simt import launch, vector_add
 from flashlab_course.gpu.warp_programs import consumer, producer
 from flashlab_course.gpu.warps import Ring, simulate
 from flashlab_course.lesson.accesses import Access, Layout, Touched
@@ -200,7 +199,7 @@ CALLS = {
                        "FA1 moves 60.2 KiB in 16 steps, FA2 moves 40.2 KiB in 16 steps"),
     "causal_tiles": (lambda: figures.causal_tiles(
         [event for event in two_pass_log(causal=True) if event.kernel == "fa2_backward_dkdv"], 64, 96),
-        "Program 0 visits 4 tiles, program 2 visits 2; 4 of 10 visited tiles need the mask"),
+        "Key block 0 meets 4 query blocks; key block 2 meets 2, and starts at query block 2"),
     "tile_grids": (lambda: figures.tile_grids({
         "one text": [(logs("fa2_forward", N_q=96, N_k=96, causal=True)["fa2_forward"], 0)],
         "two texts": [(logs("fa2_forward", N_q=n, N_k=n, causal=True)["fa2_forward"], start)
@@ -227,8 +226,6 @@ CALLS = {
     "times_touched": (lambda: figures.times_touched({"wanted": MATRIX}), "wanted: X 0 to 1×, Out 0 to 1×"),
     "tile_addresses": (lambda: figures.tile_addresses({"T": (T, (2, 2), (4, 4)), "T.T": (T.T, (0, 2), (1, 3))}),
                        "T: 2 of 8 places stick out, 2 at another element's address; T.T: the tile lies at 7, 14, 21"),
-    "sectors_touched": (lambda: figures.sectors_touched({"in a row": launch(vector_add, 1, 32)(
-        *(torch.ones(12) for _ in range(3)), 12)}, columns=16), "A load of 12 numbers moves 2 sectors in a row"),
     "compiled_kernels": (lambda: figures.compiled_kernels(COMPILED), "1 of 2 kernels spills registers"),
     "compiled_kernels: none spills": (lambda: figures.compiled_kernels(COMPILED[:1]), "None of 1 kernels spills"),
     **{f"gain_of_rung: {name}": (lambda name=name: figures.gain_of_rung(climb(), f"fa2_{name}_forward"), words)

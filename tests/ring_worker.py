@@ -6,6 +6,7 @@
 import json
 import multiprocessing
 import os
+import socket
 import sys
 from datetime import timedelta
 
@@ -160,11 +161,27 @@ def work(rank, out):
         json.dump(found, file)
 
 
-if __name__ == "__main__":
+def in_ranks(world, work):
+    """The worst exit code of work(rank) in processes that are forked, with the variables that torchrun would give them.
+
+    So PyTorch is imported once.
+    """
     torch.set_num_threads(1)
-    # Four processes that have imported PyTorch once
-    ranks = [multiprocessing.get_context("fork").Process(target=work, args=(rank, sys.argv[1])) for rank in range(4)]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    os.environ |= {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+
+    def one(rank):
+        os.environ["RANK"] = str(rank)
+        work(rank)
+
+    ranks = [multiprocessing.get_context("fork").Process(target=one, args=(rank,)) for rank in range(world)]
     for process in ranks:
         process.start()
     for process in ranks:
         process.join()
+    return max(process.exitcode for process in ranks)
+
+
+if __name__ == "__main__":
+    in_ranks(4, lambda rank: work(rank, sys.argv[1]))

@@ -35,6 +35,7 @@ def test_masked_places_and_their_programs():
     assert last.elements.tolist() == [8, 9, 10, 11] and last.mask.tolist() == [True, True, False, False]
     assert not any(seen.strays(access).any() for access in seen.accesses)
     assert all((seen.times(name) == 1).all() for name in seen.tensors)
+    assert (touched(lambda: vector_add(vector_add(X, Y, B=4), Y, B=4)).times("X") == 2).all(), "one launch's names only"
     seen = touched(lambda: matrix_add(torch.randn(5, 7), torch.randn(7, 5).T, B_m=2, B_n=4))
     assert seen.programs() == [(i, j) for i in range(3) for j in range(2)] and (seen.times("Y") == 1).all()
 

@@ -68,7 +68,7 @@ def complaint(row, report):
 
 @pytest.mark.skipif(not interpreted() and TRITON, reason="recorded where kernels are interpreted")
 @pytest.mark.parametrize("name", form.names())
-def test_answers_get_their_reports(sandbox, sampled, name):
+def test_answers_get_their_reports(sandbox, no_line, sampled, name):
     exercise = form.exercise(name)
     if exercise.triton and not TRITON:
         pytest.skip("needs Triton")

@@ -6,13 +6,7 @@ import pytest
 import torch
 
 from flashlab.operator import pick, torch_backend
-from flashlab.operator.attention import (
-    ATTENTION_BACKWARD,
-    ATTENTION_FORWARD,
-    Options,
-    flash_attention,
-    pick_backend,
-)
+from flashlab.operator.attention import ATTENTION_BACKWARD, ATTENTION_FORWARD, Options, flash_attention, pick_backend
 from flashlab.oracle import attention, judge, judge_gradients, max_error
 from flashlab.triton_mode import interpreted
 

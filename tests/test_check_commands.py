@@ -154,15 +154,6 @@ def test_the_overview_lists_all_and_fails_only_for_what_is_begun(sandbox, capsys
     assert "not yet: no_rescale_l" in out and "Look at " not in out
 
 
-def test_the_remedy_comes_with_a_hint_or_the_second_time(sandbox):
-    exercise = form.exercise(NAME)
-    wrong = exercise.wrong(next(m for m in exercise.mistakes if m.name == "no_rescale_l"))
-    assert "Look at " not in str(checker.check(NAME, wrong)), "the learner has not tried yet"
-    assert "Look at " in str(checker.check(NAME, wrong))
-    progress.update(NAME, mistake="")
-    assert "Look at " in str(checker.check(NAME, wrong, hint=True))
-
-
 def test_one_exercise_by_the_start_of_its_name(sandbox, capsys):
     assert cli.main(["ex03_mer"]) == 1
     assert "ex03_merge: not implemented yet" in capsys.readouterr().out

@@ -5,17 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from flashlab_course.check import (
-    case_inputs,
-    checker,
-    diagnose,
-    failing,
-    form,
-    line,
-    raised,
-    run_case,
-    say,
-)
+from flashlab_course.check import case_inputs, checker, diagnose, failing, form, line, raised, run_case, say
 from flashlab_course.check.runner import Problem
 
 inf, nan = float("inf"), float("nan")
@@ -49,14 +39,14 @@ def test_a_feature_is_blamed_where_exactly_its_cases_fail():
     assert "Wrong in every case with a short last key block; all other cases are right." in say.which_cases(cases)
 
 
-def test_the_forgotten_shift_in_a_loop_bound_is_not_blamed_on_a_short_block():
+def test_the_forgotten_shift_in_a_loop_bound_is_not_blamed_on_a_short_block(no_line):
     exercise = form.exercise("ex08_dq_block")
     mistake = next(m for m in exercise.mistakes if m.name == "loop_ends_without_shift")
     report = checker.examine(exercise, exercise.wrong(mistake))
     assert report.mistake == "loop_ends_without_shift" and "short last key block" not in in_words(report), str(report)
 
 
-def test_right_numbers_are_never_called_wrong():
+def test_right_numbers_are_never_called_wrong(no_line):
     exercise = form.exercise("ex03_online_softmax")
     mistake = next(m for m in exercise.mistakes if m.name == "two_passes")
     report = checker.examine(exercise, exercise.wrong(mistake))
@@ -89,7 +79,7 @@ def test_changed_inputs_alone_leave_the_numbers_right():
 
 # ---- outputs and places
 
-def test_it_says_which_outputs_are_right():
+def test_it_says_which_outputs_are_right(no_line):
     def fa1(Q_i, K_j, V_j, O_i, l_i, m_i, *more):
         O, l, m = form.exercise("ex05_fa1_inner_loop").solution()(Q_i, K_j, V_j, O_i, l_i, m_i, *more)
         return O + 0.01 * O.square(), l, m
@@ -228,7 +218,7 @@ def test_usual_exceptions_are_explained(error, text, words):
     # in the smallest case the second shows only with the first
     ("ex11_dropout", ("mask_inverted", "dropped_P_in_dS")),
 ])
-def test_two_mistakes_are_both_named(name, pair):
+def test_two_mistakes_are_both_named(name, pair, no_line):
     exercise = form.exercise(name)
     report = checker.examine(exercise, exercise.wrong(*(m for m in exercise.mistakes if m.name in pair)))
     assert set((report.mistake or "").split(" + ")) == set(pair), str(report)
@@ -253,7 +243,7 @@ def test_edits_that_make_no_python_together_explain_nothing():
 
 @pytest.mark.parametrize("name, mistake", [("ex01_attention", "mask_missing"), ("ex06_fa2_inner_loop", "no_rescale_O"),
                                            ("ex09_tile_offsets", "off_by_one"), ("ex03_merge", "no_rescale")])
-def test_the_lines_to_paste_bring_the_failing_case(name, mistake):
+def test_the_lines_to_paste_bring_the_failing_case(name, mistake, no_line):
     exercise = form.exercise(name)
     wrong = exercise.wrong(next(m for m in exercise.mistakes if m.name == mistake))
     report = checker.examine(exercise, wrong)

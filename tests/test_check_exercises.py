@@ -31,7 +31,7 @@ def test_the_solution_passes_and_the_stub_is_not_implemented_yet(name):
 
 
 @each
-def test_mistakes_get_their_own_names(name, sampled):
+def test_mistakes_get_their_own_names(name, no_line, sampled):
     exercise = form.exercise(name)
     for known in sampled(exercise.mistakes, 60):
         for form_of_it in () if known.stray and not interpreted() else known.forms:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from flashlab.triton_mode import import_triton
-from flashlab_course.check import Report, checker, form, limits, source
+from flashlab_course.check import Report, checker, form, limits, line, source
 
 pytestmark = pytest.mark.filterwarnings("ignore")        # spoilt code gives SyntaxWarnings
 
@@ -39,8 +39,8 @@ def lines_exchanged(rng, lines):
 
 
 def another_result(rng, lines):
-    for n, line in enumerate(lines):
-        before, found, value = line.partition("return ")
+    for n, text in enumerate(lines):
+        before, found, value = text.partition("return ")
         if found and not before.strip():
             lines[n] = f"{before}x = {value}\n{before}return {rng.choice(RESULTS)}"
 
@@ -68,6 +68,7 @@ def spoilt(exercise, k):
 def test_every_spoilt_solution_gets_its_verdict(name, monkeypatch):
     exercise = form.exercise(name)
     monkeypatch.setattr(exercise, "seconds", SECONDS)
+    monkeypatch.setattr(line, "SECONDS", 0.2)
     texts = [text for k in range(20) if (text := spoilt(exercise, k))]
     for text in texts[: 1 if exercise.triton else 4]:
         namespace, error = limits.protected(lambda text=text: source.load_text(text, f"spoilt {name}"), 5)

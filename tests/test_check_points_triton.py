@@ -15,18 +15,13 @@ if not interpreted():
 import torch
 import triton
 import triton.language as tl
+from test_check_points import is_called, said
 
 from flashlab_course.compiler.watch import Traffic, watch
 
+pytestmark = pytest.mark.usefixtures("no_line")
+
 COMMENT = re.compile(r"(?<=\S) +# .*")
-HEAD = "import torch\nimport triton\nimport triton.language as tl\n"
-
-
-def said(name, code):
-    """The report on a learner's code, written out whole."""
-    exercise = form.exercise(name)
-    return checker.examine(exercise,
-                           source.load_text(HEAD + textwrap.dedent(code), f"a learner's {name}")[exercise.function])
 
 
 def edited(name, *swaps):
@@ -43,14 +38,6 @@ def body(name):
     """The text of the first region."""
     text = COMMENT.sub("", form.exercise(name).parsed.text)
     return text[text.index("\n", text.index("    # >>> your turn")) + 1:text.index("    # <<<")]
-
-
-def is_called(report, mistake, *words):
-    assert not report.passed and report.mistake == mistake, str(report)
-    assert "The numbers are right, but" in report.message, str(report)
-    for text in words:
-        assert text in report.message, str(report)
-    assert (report.hint or report.remedy).startswith(("Not allowed: ", "Look at ")), str(report)
 
 
 TRITON = [name for name in form.names() if form.exercise(name).triton]

@@ -51,11 +51,9 @@ def returns_right_view(S):
 
 @pytest.mark.parametrize("fn, mistake, words", [
     (deep, "raised", "it raised RecursionError: maximum recursion depth exceeded"),
-    (raises, "raised", "it raised RuntimeError: "),
     (changes_input, "changed_inputs", "it changed its input S in place"),
     (lambda S: (right(S), S.resize_(1))[0], "changed_inputs", "it changed its input S in place"),
     (returns_right_view, "changed_inputs", "it changed its input S in place"),
-    (lambda S: S[:], None, "instead of"),
     (lambda S: [0] * 10**4, "wrong_type", "a list of 10000"),
     (lambda S: (yield right(S)), "wrong_type", "(generator); a torch.Tensor was expected"),
     (lambda S: right(S)[:0], "wrong_shape", "P has shape (0, 3)"),
@@ -64,7 +62,6 @@ def returns_right_view(S):
     (lambda S: None, "wrong_type", "it returned nothing (None); P was expected"),
     (lambda S: 3.5, "wrong_type", "P is 3.5 (float); a torch.Tensor was expected"),
     (lambda S: right(S).numpy(), "wrong_type", "(ndarray); a torch.Tensor was expected"),
-    (lambda S: right(S).tolist(), "wrong_type", "it returned a list of"),
     (lambda S: (right(S), S), "wrong_type", "it returned a tuple of 2; P was expected"),
     (lambda S: right(S)[0], "wrong_shape", "P has shape (3,); (1, 3) was expected"),
     (lambda S: right(S).double(), "wrong_dtype", "P has dtype float64; float32 was expected"),

@@ -8,6 +8,7 @@ from flashlab_course.check import checker, form, source
 from flashlab_course.compiler import ahead_of_time
 
 pytest.importorskip("triton")
+pytestmark = pytest.mark.usefixtures("no_line")
 interpreted_only = pytest.mark.skipif(not interpreted(),
                                       reason="watches the interpreter's accesses: a GPU follows them, or stops")
 FORWARD, TILE = form.exercise("ex10_triton_forward"), form.exercise("ex10_tile_of_scores")

@@ -114,20 +114,14 @@ def changed(name, **changes):
     return kernel, arguments | changes, arch
 
 
-def asked_for(request, jobs):
-    """Of the jobs by name those that a test wants: --sample leaves some out."""
-    wanted = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
-    return {name: job for name, job in jobs.items() if name in wanted}
-
-
 @pytest.fixture(scope="module")
-def compiled(request):
+def compiled(asked_for):
     """All in one process: starting one takes longer than compiling a kernel."""
     jobs = {name: job for name, (job, *_) in CASES.items()}
     more = {"spilling": changed("fa2 90 d 128", num_warps=4), "refused": changed("fa2 90 d 64", B_d=48),
             "too few warps": changed("matmul, descriptors 90", num_warps=4),
             "sum": sum_job(64, 1), "sum with Yᵀ": sum_job(1, 64)} | {name: jobs[name] for name in ALWAYS}
-    jobs = asked_for(request, jobs) | more
+    jobs = asked_for(jobs) | more
     return dict(zip(jobs, try_all(jobs.values()), strict=True))
 
 

@@ -13,17 +13,7 @@ from flashlab_course.gpu.occupancy import occupancy
 
 pytest.importorskip("flashlab.kernels.launch", reason="triton is not installed (it exists for Linux only)")
 
-from test_compiled import (  # noqa: E402
-    BY_THREADS,
-    BY_TMA,
-    MEASURED,
-    PACKED,
-    PRODUCT,
-    SEED,
-    WINDOW,
-    asked_for,
-    product_loops,
-)
+from test_compiled import BY_THREADS, BY_TMA, MEASURED, PACKED, PRODUCT, SEED, WINDOW, product_loops  # noqa: E402
 
 from flashlab.kernels import fa2_atomic_backward, fa2_backward, fa2_split_backward, fa2_tma_backward
 from flashlab.kernels.tuning import Tiles  # noqa: E402
@@ -97,10 +87,10 @@ ALWAYS = "atomic 90", "tma d 64", "hopper d 64", "tma d 64, lean"
 
 
 @pytest.fixture(scope="module")
-def compiled(request):
+def compiled(asked_for):
     """All in one process: starting one takes longer than compiling a kernel."""
     jobs = {name: job for name, (job, _) in CASES.items()}
-    jobs = asked_for(request, jobs | FIRST_TILES) | {name: jobs[name] for name in ALWAYS}
+    jobs = asked_for(jobs | FIRST_TILES) | {name: jobs[name] for name in ALWAYS}
     return dict(zip(jobs, compile_all(jobs.values()), strict=True))
 
 

@@ -26,8 +26,6 @@ from flashlab_course.figures.chapter_12 import gains, standing  # noqa: E402
 from flashlab_course.figures.chapter_16 import first_kernel_name, kernel_name, shown, whole_tiles  # noqa: E402
 from flashlab_course.figures.colors import BLUE, ORANGE, PALE, color, ramp  # noqa: E402
 from flashlab_course.figures.words import label  # noqa: E402
-from flashlab_course.gpu import simt  # noqa: E402
-from flashlab_course.gpu.simt import launch  # noqa: E402
 from flashlab_course.lesson.accesses import Touched  # noqa: E402
 from tests import pictures as data  # noqa: E402
 from tests.pictures import CALLS, measure, qkv, title  # noqa: E402
@@ -99,14 +97,6 @@ def test_bytes_add_up_to_the_memory():
     ax = figures.traffic_by_op(mem).axes[0]
     assert sum(bar.get_width() for bar in ax.patches) == mem.read + mem.written
     assert [t.get_text().split()[1] for t in ax.get_yticklabels()] == ["QKᵀ", "scale", "softmax", "PV"]
-
-
-def test_squares_are_as_many_as_there_are_things():
-    matrices = [torch.zeros(64, 64) for _ in range(3)]
-    traces = {"along": launch(simt.matrix_add, (2, 64), (32, 1))(*matrices, 64, 64),
-              "down": launch(simt.matrix_add_down_columns, (2, 64), (32, 1))(*matrices, 64, 64)}
-    for ax, moved in zip(figures.sectors_touched(traces, columns=64).axes, (4, 32), strict=True):
-        assert [filled(ax, blue(share)) for share in (1, 0.3)] == [32, 8 * moved - 32]
 
 
 def test_the_ladder_names_every_rung():

@@ -18,7 +18,7 @@ from flashlab.rungs.fa1 import fa1_forward
 from flashlab.rungs.fa2 import fa2_forward
 from flashlab.rungs.naive import naive_forward
 from flashlab.triton_mode import interpreted
-from flashlab_course.player import lines, play, play_traffic, record, record_kernel, recording
+from flashlab_course.player import lines, parts, play, play_traffic, record, record_kernel, recording
 from flashlab_course.player.traffic import LABEL
 
 ON_MEMORY = [r for r in RUNGS + BACKWARD_RUNGS + DECODING_RUNGS if not r.heads]
@@ -126,6 +126,7 @@ def test_a_learners_function_is_shown_with_its_own_lines_and_opens_where_a_numbe
     assert not any("with a mistake" in text for text in shown), "docstrings take up the place of code"
     step = recording.steps[recording.storing("O", (5, 2))]
     assert step.moves[0][:3] == ("store", "O", (4, 8)) and "store(O, rows" in recording.lines[step.line].text
+    assert parts._move_in_words(step.moves[0], (12, 8)) == "stores O[4:8, 0:4]", "a part of the columns"
     player = play(recording, at=("O", (5, 2)))
     assert recording.steps[player.ticks[player.start][0]] is step
     assert any(item.look == "mark" for item in player.scenes[0].items)
@@ -153,13 +154,14 @@ def test_what_an_unseen_caller_moves_counts_too():
     with kernel("steps", Q=Q, K=K, O=O):
         for cols in tiles(12, 4):
             for rows in tiles(12, 4):
-                store(O, rows, step(load(Q, rows), load(K, cols), load(O, rows)))"""
+                store(O, rows, made := step(load(Q, rows), load(K, cols), load(O, rows)))"""
     elsewhere = {"torch": torch, "kernel": kernel, "tiles": tiles, "store": store, "load": load}
     exec(compile(loops, "elsewhere", "exec"), elsewhere)
     recording = record(elsewhere["loops"], Q, K, one_step, follow=one_step)
     with Memory() as mem:
         elsewhere["loops"](Q, K, one_step)
     assert (recording.read, recording.written) == (mem.read, mem.written)
+    assert recording.steps[-1].chip.keys() == {"Q_i", "K_j", "O_i"}, "a name that the learner's lines do not have"
     assert [line.text.split()[0] for line in recording.lines] == ["def", "return"]
     assert len({step.tile for step in recording.steps}) == 9
 
@@ -238,7 +240,7 @@ def test_a_kernel_moves_what_the_closed_form_says_and_shows_its_numbers():
     read, written = cost.fa2_forward(40, 40, 16, B_r=16, B_c=16, element_size=4)[:2]
     assert (recording.read, recording.written) == (2 * read, 2 * written)
     assert recording.title == "FA2 in Triton" and recording.lead == (1, 2)
-    assert {step.head for step in recording.steps} == {0, 1}
+    assert {(one.head, one.moves[0].lead[1]) for one in recording.steps if one.moves} == {(0, (0, 1)), (1, (1, 2))}
     loaded = {move.rows for step in recording.steps for move in step.moves if move.name == "K"}
     assert loaded == {(0, 16), (16, 32), (32, 40)}
     assert any("K_j = tl.load" in recording.lines[step.line].text for step in recording.steps if step.moves)
@@ -338,10 +340,10 @@ def test_an_operation_outside_kernels_moves_some_rows_at_a_time_with_a_sentence(
     whole, cut = (record(three_lines, *toy(N=10), rows=rows, say={"P = ": "weights"}) for rows in (None, 4))
     assert (cut.read, cut.written) == (whole.read, whole.written) and len(whole.steps) == 3
     moves = [(move.kind, move.name, move.rows) for step in cut.steps for move in step.moves]
-    spans = [(0, 4), (4, 8), (8, 10)]                           # K lies along the key blocks, and is loaded whole
-    product = [x for n in spans for x in (("load", "K", (0, 10)), ("load", "Q", n), ("store", "S", n))]
-    scaled = [x for n in spans for x in (("load", "S", n), ("store", "S", n))]
-    assert moves[:15] == product + scaled and moves[-1] == ("store", "O", (8, 10))
+    whole = {(0, 4): "load", (4, 8): "keep", (8, 10): "keep"}   # K lies along the key blocks: loaded whole, and once
+    product = [x for n, kind in whole.items() for x in ((kind, "K", (0, 10)), ("load", "Q", n), ("store", "S", n))]
+    assert [step.read for step in cut.steps[:5:2]] == [213, 266, 320], "160 bytes of K at once, 160 of Q bit by bit"
+    assert moves[:15] == product + [(kind, "S", n) for n in whole for kind in ("load", "store")]
     assert {step.told for step in cut.steps if "P" in step.sets} == {"weights"}
     told = next(item for item in play(cut).scenes[0].items if item.look == "told")
     assert told.text[0] == "" and "weights" in told.text
@@ -358,15 +360,15 @@ def test_a_race_takes_twenty_seconds_whatever_moves_and_ends_with_a_sentence():
 
 @pytest.mark.parametrize("forward, formula, said", [
     (naive_forward, {"Q": (64, 0), "K": (64, 0), "V": (64, 0), "S": (128, 128), "P": (64, 64), "O": (0, 64)},
-     "S is loaded: time 1 of 2. S is stored: time 2 of 2."),
+     "K[0:4] is loaded: the only time. Q[0:2] is loaded: the only time."),
     (fa1_forward, {"Q": (128, 0), "K": (64, 0), "V": (64, 0), "O": (128, 192),
                    "l": (32, 48), "m": (32, 48), "L": (0, 16)}, "Q[0:3] is loaded: time 2 of 2."),
 ], ids=lambda one: getattr(one, "__name__", ""))
 def test_traffic_fills_up_to_the_formula_of_each_tensor(forward, formula, said):
     """Fails if a move is given to another tensor, or an operation outside kernels to none."""
-    run = record(forward, *toy(N=4), **({} if forward is naive_forward else {"B_r": 3, "B_c": 2}))
+    run = record(forward, *toy(N=4), **({"rows": 2} if forward is naive_forward else {"B_r": 3, "B_c": 2}))
     scene, = play_traffic((run, formula)).scenes
-    bars = [item.w[-1] for item in scene.items if item.look in ("read", "written")]
+    bars = [item.w[-1] for item in scene.items if isinstance(item.w, list)]
     assert bars == pytest.approx([item.w for item in scene.items if item.look == "formula"], abs=0.1)
     assert sum(map(sum, formula.values())) == scene.moved[-1] == run.read + run.written
     assert said in next(item.text for item in scene.items if item.look == "told")
@@ -376,7 +378,7 @@ def test_a_bar_that_runs_past_its_box_stays_in_the_picture():
     """Fails if the scale comes from the boxes alone."""
     run = record(fa1_forward, *toy(N=4), B_r=3, B_c=2)
     scene, = play_traffic((run, {"Q": (64, 0), "O": (64, 64)})).scenes
-    assert max(item.w[-1] for item in scene.items if item.look in ("read", "written")) == scene.width - LABEL
+    assert max(item.w[-1] for item in scene.items if isinstance(item.w, list)) == scene.width - LABEL
 
 
 @pytest.mark.parametrize("make, said", [

@@ -4,13 +4,11 @@ the words have to change. Numbers are no concern of these tests, the chapters re
 
 import statistics
 from itertools import product
-from operator import itemgetter
 
 import pytest
 
 from flashlab import ladder
 from flashlab_course.bench import load_results, pick
-from flashlab_course.bench.decode import FORWARD
 from flashlab_course.bench.results import measured
 from flashlab_course.figures.chapter_12 import gains, rung_before, search_rows, standing
 
@@ -18,7 +16,6 @@ RECORDS = {what: load_results(f"{what}_h200") for what in ("forward", "backward"
 BACKWARD_BY_TMA = load_results("backward_h200", "TMA")     # a rung that came after the others had been timed
 LATER = {"fa2_tma_backward": BACKWARD_BY_TMA, "fa2_hopper_backward": BACKWARD_BY_TMA}
 LATEST = load_results("forward_h100")                      # what chapter 16 shows
-BESIDE_4 = load_results("forward_h200", "FlashAttention-4")
 SIZES = [(d, causal) for d in (64, 128) for causal in (False, True)]
 
 
@@ -81,8 +78,6 @@ def test_tiles_without_a_stage_ahead_are_never_the_best_and_four_are_good_and_ba
     (RECORDS["forward"], "fa2_hopper_forward", None, "ahead at 24 of 24"),
     (BACKWARD_BY_TMA, "fa2_hopper_backward", None, "ahead at 12 of 12"),
     (RECORDS["backward"], "fa2_triton_backward", "sdpa_cudnn", "ahead at 0 of 12 sizes, tied at 0"),
-    (BESIDE_4, "fa2_hopper_forward", "fa4", "ahead at 7 of 12 sizes, tied at 5"),
-    (RECORDS["backward"], "fa2_hopper_backward", "fa4", "ahead at 0 of 12 sizes, tied at 1"),
     (load_results("backward_h200", "deterministic"), "fa2_hopper_backward", "fa2_tuned_backward", "ahead at 12 of 12"),
 ])
 def test_a_kernel_is_ahead_where_chapters_11_to_16_say(record, name, against, words):
@@ -187,14 +182,11 @@ def test_decode_steps_read_at_a_copys_rate_where_they_fill_the_card():
     rows = [row for row in record["rows"] if row["ms"]]
     steps = {(row["H_kv"], row["B"], row["N"]): row for row in rows if row["implementation"] == "decode"}
     assert all(step["of_copy"] > 0.85 for step in steps.values() if step["bytes"] >= 2**29)
-    over = {(row["H_kv"], row["B"], row["N"]): ratio for row, ratio, _ in gains(record, "decode", FORWARD)}
-    assert over[4, 1, 65536] > 5 and all(over[16, 32, N] < 1 for N in (1024, 4096, 16384, 65536))
     full = [size for size, step in steps.items() if step["bytes"] >= 2**29]
-    paged = [{(row["H_kv"], row["B"], row["N"]): row["ms"] for row in some if row["implementation"] == "decode, paged"}
-             for some in (rows, load_results("decode_h200", "four stages")["rows"])]
-    assert len(full) > 15 and min(steps[size]["ms"] / paged[0][size] for size in full) > 0.97
-    slowest = min(steps[size]["ms"] / paged[1][size] for size in full)
-    assert slowest < 0.8, "four stages are too many where pages are looked up"
+    paged = {(row["H_kv"], row["B"], row["N"]): row["ms"]
+             for row in pick(load_results("decode_h200", "four stages")["rows"], implementation="decode, paged")}
+    assert len(full) > 15
+    assert min(steps[size]["ms"] / paged[size] for size in full) < 0.8, "four stages are too many for pages"
     rows = [row for row in measured(load_results("decode_h200", "sweep")) if row["B"] == 32 and not row["paged"]]
     best = max(rows, key=lambda row: row["tb_s"])
     assert (best["tiles"], best["splits"]) == ([64, 4, 4], 1), "what decode_kernels.best_tiles says"
@@ -205,11 +197,9 @@ def test_training_ends_where_chapter_15_says():
     rows = {(row["implementation"], row["context"]): row for row in run["rows"]}
     for name, N in (("naive", 8192), ("SDPA math", 16384)):
         assert rows[name, N]["tokens_s"] and rows[name, 2 * N]["skipped"] == "out of memory"
-    assert 131 < rows["flash_attention", 262144]["peak_bytes"] / 2**30 < 132.5
+    assert all(rows[name, 262144]["tokens_s"] for name in ("flash_attention", "SDPA flash", "SDPA cuDNN"))
     ours = [rows["flash_attention", 1024 * 2**n] for n in range(9)]
     assert all(one["mfu"] < more["mfu"] for one, more in zip(ours, ours[1:], strict=False))
-    for name, row in product(("SDPA flash", "SDPA cuDNN"), ours):
-        assert rows[name, row["context"]]["tokens_s"] < row["tokens_s"]
     ends = [row["losses"][-1] for row in run["curves"]]
     assert len(ends) == 5 and max(ends) - min(ends) < 0.02
     written = {(row["prompt"], row["batch"], row["cached"], row["graph"]): row
@@ -221,11 +211,8 @@ def test_training_ends_where_chapter_15_says():
 
 
 def test_odd_sizes_and_types_as_chapter_16_says():
-    def ratios(label, **wanted):
-        found = gains(load_results("forward_h200", label), wanted.pop("implementation"), "sdpa_cudnn")
-        return {row["N"]: ratio for row, ratio, tied in found if pick([row], **wanted) and not tied}
-
-    assert ratios("d = 256", implementation="fa2_tma_forward", causal=False)[16384] < 0.7
+    wide = gains(load_results("forward_h200", "d = 256"), "fa2_tma_forward", "sdpa_cudnn")
+    assert {(row["N"], row["causal"]): tied or ratio for row, ratio, tied in wide}[16384, False] < 0.7
     flex = gains(load_results("forward_h200", "FlexAttention"), "flex_attention", "sdpa_cudnn")
     assert standing(flex).endswith("behind at 12"), "FlexAttention"
 
@@ -240,19 +227,19 @@ def test_odd_sizes_and_types_as_chapter_16_says():
 
 
 def test_two_gpus_of_a_ring():
-    """Chapter 14: every ring was right, and the longer the sequence, the more two GPUs gain."""
+    """Chapter 14: every ring was right; longer sequences gain more; messages are in the open; memory does not halve."""
     rows = load_results("ring_h200")["rows"]
     assert all(row["ms"] and row["error"] <= row["bound"] for row in rows)
     two = pick(rows, ranks=2, mode="causal, zig-zag", passes="forward")
     gained = [row["speedup"] for row in two]
     assert len(two) == 4 and gained == sorted(gained)
+    held = {row["ranks"]: row["peak_bytes"] for row in pick(rows, mode="causal, zig-zag", passes="forward+backward")}
+    assert held[2] > held[1] and all(row["hidden"] < 0.6 for row in rows if row["ranks"] == 2 and row["runs"] >= 3)
 
 
 def test_windows_and_packed_sequences():
     """Chapter 16: a window of an eighth of the keys, and sequences of equal lengths, packed."""
-    rows, before = (load_results("spans_h200", label)["rows"] for label in ("all", "before"))
+    rows = load_results("spans_h200")["rows"]
     assert all(3.6 < row["times_faster"] < 3.9 for row in rows if row["left"])
-    size = itemgetter("d", "N", "causal", "pass")
-    packed, old = ({size(row): row["times_faster"] for row in pick(some, packed=True)} for some in (rows, before))
-    assert len(packed) == len(old) == 16 and all(0.95 < ratio < 1.02 for ratio in packed.values())
-    assert round(min(old.values()), 2) == 0.85 and min(old, key=old.get)[1] == 1024
+    packed = pick(rows, packed=True)
+    assert len(packed) == 16 and all(0.95 < row["times_faster"] < 1.02 for row in packed)

@@ -4,9 +4,9 @@ Chapter 14 starts it by torchrun. Here one process imports PyTorch and forks the
 """
 
 import json
-import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import torch
 
@@ -14,29 +14,14 @@ from flashlab.operator import ring
 from flashlab_course import ring_check
 
 N, R = 64, 4
-RANKS = """
-import multiprocessing, os, sys
-from flashlab_course import ring_check
-
-def work(rank):
-    os.environ |= {"RANK": str(rank), "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": sys.argv.pop()}
-    ring_check.main()
-
-ranks = [multiprocessing.get_context("fork").Process(target=work, args=(rank,)) for rank in range(4)]
-for rank in ranks:
-    rank.start()
-for rank in ranks:
-    rank.join()
-sys.exit(max(rank.exitcode for rank in ranks))
-"""
+RANKS = "from tests.ring_worker import in_ranks, sys; from flashlab_course import ring_check; " \
+        "sys.exit(in_ranks(4, lambda rank: ring_check.main()))"
 
 
 def test_four_processes_note_what_they_compute_and_send(tmp_path):
     log = tmp_path / "ring.json"
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    command = [sys.executable, "-c", RANKS, "--N", str(N), "--json", str(log), port]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    command = [sys.executable, "-c", RANKS, "--N", str(N), "--json", str(log)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=Path(__file__).parent.parent)
     assert done.returncode == 0, done.stderr[-2000:]
     runs = json.loads(log.read_text(encoding="utf-8"))["runs"]
     places = torch.arange(N)[:, None]

@@ -3,7 +3,8 @@
 Answer and solution run on the same cases, and every expression hands over its values (probe.py). An expression is
 suspect if the solution has none with these values. It is the cause if the failing cases come out right once it takes
 the values of one of the solution's expressions. Where no exchange helps, the first suspect is shown that is not
-suspect in a case that passes: what differs there, too, is another style.
+suspect in a case that passes: what differs there, too, is another style. Where the mistake is known, the solution with
+this mistake in it has the values of the expression that is to blame.
 """
 
 import linecache
@@ -36,17 +37,18 @@ class Place:
         return f"Line {self.line}, `{self.code}`, is the first with a wrong value; the cause is here or above."
 
 
-def first_wrong(exercise, fn, judged):
-    """The Place where fn goes wrong; None if that cannot be told."""
+def first_wrong(exercise, fn, judged, mistakes=()):
+    """The Place where fn goes wrong; None if that cannot be told. mistakes: those that give the same results."""
     try:
-        return _Search(exercise, fn, judged).place()
+        return _Search(exercise, fn, judged, mistakes).place()
     except Exception:                                  # there is always another way to write Python
         return None
 
 
 class _Search:
-    def __init__(self, exercise, fn, judged):
+    def __init__(self, exercise, fn, judged, mistakes):
         self.exercise, self.probe, self.solution = exercise, Probe(fn), Probe(exercise.solution())
+        self.mistaken = Probe(exercise.wrong(*mistakes)) if mistakes else None
         failing = [k for k in judged if not k.passed][:CASES]
         self.structure, truth = failing[0].only_structure, judge.expect(exercise, failing[0].case).truth
         self.cut = failing[0].problem is not None
@@ -69,11 +71,14 @@ class _Search:
         inner = [number for number in self.values if not self.probe.places[number].returned]
         suspect = [number for number in inner if not self._known(number, self.failing)]
         vague = [number for number in inner if not _tell(self.values[number])]
+        made = self._made(suspect) if self.mistaken and not self.cut else []
         rounds = (suspect, False), (vague, False), (inner[::-1], False), (suspect, True), (inner[::-1], True)
+        rounds = [(made, False)] if made else rounds[:1] if self.mistaken else rounds
         for some, shifted in () if self.exercise.triton else rounds:
             if found := self._first_cause(some, shifted):
                 return self._place(*found, True)
-        blamed = () if self.exercise.ints_only else (number for number in suspect if self._blamed(number))
+        blamed = () if self.exercise.ints_only or self.mistaken else (n for n in suspect if self._blamed(n))
+        blamed = made or blamed
         if (number := next(iter(blamed), None)) is not None:
             values, pool = self.values[number], self.failing[0][2]
             unknown = (n for n, one in enumerate(values, 1) if _tell([one]) and not pool.knows([one], ""))
@@ -81,6 +86,17 @@ class _Search:
         self.results, self.deadline = [], time.thread_time() + SECONDS / 6
         found = None if self.exercise.triton else self._first_cause(suspect)
         return self._place(*found, True) if found else None
+
+    def _made(self, suspect):
+        """The expressions that have the values of the known mistake, not those that only hand them on."""
+        once = self.exercise.ints_only                     # in loops the same whole numbers come up again and again
+        made = [number for number in suspect if self.probe.places[number].reads is None
+                and not (once and len(self.values[number]) > 1)]
+        for case, values, pool in self.failing:
+            self.mistaken.run(self.exercise, case)
+            mistaken = _Pool(self.mistaken, pool.near)
+            made = [n for n in made if n not in values or _tell(values[n]) and mistaken.knows(values[n], "")]
+        return made
 
     def _place(self, number, turn, certain):
         line = self.probe.places[number].line

@@ -30,7 +30,9 @@ def _failure(exercise, fn, judged, place):
     first = next(k for k in judged if not k.passed)
     diagnosis = diagnose.name_mistake(exercise, judged)
     locate = diagnosis.name != diagnose.EXCHANGED and (first.problem is None or first.problem.kind not in FINAL)
-    found = line.first_wrong(exercise, fn, judged) if locate else None
+    found = line.first_wrong(exercise, fn, judged, diagnosis.mistakes) if locate else None
+    if found and not found.certain and first.problem is not None and first.problem.lines:
+        found = None                                   # the line that raised is known; another would be a guess
     texts = [_named(diagnosis), *_shown(exercise, judged, first, diagnosis, found)]
     rule = structure.breach(judged)
     if rule and not any(rule[1:] in text for text in texts):

@@ -36,15 +36,16 @@ def block_product(M, K, N, B_m, B_k, B_n, tile=(0, 0), names=("A", "B", "C")):
     shares = np.full((gap + T_m, gap + T_n), np.nan)
     shares[gap:, :T_k] = shares[:T_k, gap:] = shares[gap:, gap:] = 0
     texts = np.full(shares.shape, "", dtype=object)
-    shares[gap + i, :T_k] = shares[:T_k, gap + j] = 0.6
-    texts[gap + i, :T_k] = texts[:T_k, gap + j] = range(1, T_k + 1) if T_k > 1 else ""
-    shares[gap + i, gap + j], texts[gap + i, gap + j] = 1, "Σ" * (T_k > 1)
+    shares[gap + i, :T_k] = shares[:T_k, gap + j] = np.linspace(0.6, 0.3, T_k)
+    shares[gap + i, gap + j], (A, B, C) = 1, names
+    for k in range(T_k if T_k > 1 else 0):             # a single product needs no names
+        texts[gap + i, [k, gap + j]] = f"${A}_{{{i}{k}}}$", f"${C}_{{{i}{j}}}$"
+        texts[k, gap + j] = f"${B}_{{{k}{j}}}$"
     fig, ax = panel(6.4, 5)
     heat_map(ax, shares, texts)
     for name, x, y, shape in zip(names, (0, gap, gap), (gap, 0, gap), ((M, K), (K, N), (M, N)), strict=True):
         ax.text(x, y - 0.15, f"{name}  {shape[0]} × {shape[1]}", fontweight="bold")
     ax.set(xticks=[], yticks=[])
-    A, B, C = names
     return finish(fig, f"Tile ({i}, {j}) of {C} needs row {i} of {A}'s tiles, column {j} of {B}'s, and nothing else",
                   f"Definition: tiles of {B_m} × {B_k} of {A} and {B_k} × {B_n} of {B}."
-                  + " Equal numbers are multiplied, and the products added up." * (T_k > 1))
+                  + " Tiles of one shade are multiplied, and the products added up." * (T_k > 1))

@@ -94,12 +94,12 @@ def causal_tiles(log, N_q, N_k):
     for i, j in np.argwhere(seen):
         if min(N_k, (j + 1) * B_c) - 1 > i * B_r + N_k - N_q:                # its last key is after its first query
             shades[i, j] = 0.4
-    counts = seen.sum(0).tolist()
-    most, least = max(counts), min(counts)
+    counts, last = seen.sum(0), seen.shape[1] - 1
     return matrices({"": (shades, np.where(shades < 1, "mask", ""))},
-                    f"Program {counts.index(most)} visits {most} tiles, program {counts.index(least)} visits {least}; "
-                    f"{(shades < 1).sum()} of {sum(counts)} visited tiles need the mask",
-                    f"{REPLAYED} A program holds a key block. White: never loaded.", "key block j", "query block i")
+                    f"Key block 0 meets {counts[0]} query blocks; key block {last} meets {counts[last]}, and starts at "
+                    f"query block {seen[:, last].argmax()}",
+                    f"{REPLAYED} A program holds a key block. White: never loaded.", "key block j",
+                    "query block i", rows=range(len(seen)), columns=range(last + 1))
 
 
 @figure

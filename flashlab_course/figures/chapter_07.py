@@ -12,27 +12,21 @@ from flashlab_course.figures.style import figure, finish
 from flashlab_course.figures.words import by, bytes_text, every, group, label, mask_text, ratio_text, recorded, series
 
 NAIVE = RUNGS[0].name
-AXES = {"N": "N (queries = keys, one head)", "sram_bytes": "SRAM (bytes)"}
 
 
 @figure
-def traffic_against(points, key="N", walls=None):
-    """HBM bytes of each rung: marks counted under Memory, dashed lines the closed forms.
-
-    points: as from sweeps.over_N; key: what they are drawn against, a key of AXES
-    """
-    counted, formulas = (series(points, key, of_bytes, of="rung") for of_bytes in ("measured", "formula"))
+def traffic_against(points):
+    """HBM bytes of each rung against N: marks counted under Memory, dashed lines the closed forms."""
+    counted, formulas = (series(points, "N", of_bytes, of="rung") for of_bytes in ("measured", "formula"))
     last = min(max(line) for line in counted.values() if line)           # where everything fits
     moved = ", ".join(f"{label(name)} {bytes_text(line[last])}" for name, line in counted.items() if last in line)
-    place = f"{bytes_text(last)} of SRAM" if key == "sram_bytes" else f"{key} = {last}"
     unfit = "" if all(p["measured"] for p in points) else " Without a mark: the tiles do not fit the SRAM."
-    fixed = ", ".join(f"{name} = {every(points, name)}" for name in ("N", "d") if name != key)
-    return curves(counted, f"HBM bytes at {place}: {moved}",
-                  f"Modelled: marks counted by flashlab.memory, dashed the formulas. float32, {fixed}, SRAM "
-                  f"{every(points, 'sram_bytes', bytes_text)}{', causal' * points[0]['causal']}.{unfit}",
-                  AXES[key], "HBM traffic (bytes)", dashed=formulas, walls=walls, log="xy",
-                  byte="xy" if key == "sram_bytes" else "y",
-                  ticks=None if key == "sram_bytes" else sorted({point[key] for point in points}))
+    return curves(counted, f"HBM bytes at N = {last}: {moved}",
+                  "Modelled: marks counted by flashlab.memory, dashed the formulas. "
+                  f"float32, d = {every(points, 'd')}, SRAM {every(points, 'sram_bytes', bytes_text)}"
+                  f"{', causal' * points[0]['causal']}.{unfit}",
+                  "N (queries = keys, one head)", "HBM traffic (bytes)", dashed=formulas, log="xy", byte="y",
+                  ticks=sorted({point["N"] for point in points}))
 
 
 def kernels_measured(results):

@@ -40,7 +40,7 @@ def backward_dataflow(N, d, flash=True):
             ax.add_patch(FancyArrowPatch(PLACES[source], PLACES[name], patchA=boxes[source], patchB=boxes[name],
                                          arrowstyle="-|>", mutation_scale=11, color="#8A94A3",
                                          connectionstyle=f"arc3,rad={bend}"))
-    for x, text in ((0, "saved, and dO"), (1, "computed again" if flash else "kept in HBM"), (4, "returned")):
+    for x, text in ((0, "saved, and dO"), (1, "computed again" * flash), (4, "returned")):
         ax.text(x, 5.6, text, ha="center", fontsize=9)
     canvas(ax, (-0.4, 4.4), (-0.6, 6), equal=False)
     square, kept = bytes_text(4 * N * N), bytes_text(4 * N * (4 * d + 1))

@@ -8,7 +8,6 @@ import numpy as np
 
 from flashlab_course.figures.plots import axis_names, heat_map, matrices, panels
 from flashlab_course.figures.style import figure, finish, wrap
-from flashlab_course.gpu.simt import SECTOR
 
 SEEN = "Measured here: every address that Triton's interpreter was given."
 
@@ -119,29 +118,6 @@ def times_touched(runs):
         ax.set(xticks=[], yticks=[], xlabel=f"{counts.shape[0]} × {counts.shape[1]}, touched {often(counts)}×")
     return drawn(runs, count, lambda run: ", ".join(f"{name} {often(run.times(name))}×" for name in run.tensors),
                  "The darker, the more often.")
-
-
-@figure
-def sectors_touched(traces, columns):
-    """Which float32 numbers of A a warp's first load asks for, and the 32-byte sectors that move.
-
-    traces: name -> Trace; columns: of A.
-    """
-    width, drawn_of, said = SECTOR // 4, {}, []
-    for name, trace in traces.items():
-        access = next(one for step in trace.warp() for one in step.accesses if one.array == "A")
-        asked = np.array(access.offsets) // 4
-        numbers = np.zeros(columns * (max(asked) // columns + 1))
-        for first in asked // width * width:
-            numbers[first:first + width] = 0.3
-        numbers[asked] = 1
-        drawn_of[f"{name}: {access.sectors} sectors"] = numbers.reshape(-1, columns)
-        said.append(f"{access.sectors} sectors {name}")
-    rows = max(len(one) for one in drawn_of.values())
-    return matrices({name: np.pad(one, ((0, rows - len(one)), (0, 0))) for name, one in drawn_of.items()},
-                    f"A load of {len(asked)} numbers moves {', '.join(said)}",
-                    f"Modelled: flashlab_course.gpu.simt, a sector is {SECTOR} bytes. Dark: asked for. Light: moved "
-                    "along with it.", "column", "row", number="")
 
 
 @figure

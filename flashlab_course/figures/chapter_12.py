@@ -21,8 +21,7 @@ PEERS = ("sdpa_flash", "sdpa_cudnn")       # the algorithm in CUDA, and the fast
 def rung_before(name):
     """The name of the rung before a kernel's. None for the first."""
     names = [one.name for one in (BACKWARD_KERNELS if name.endswith("backward") else KERNELS)]
-    place = names.index(name)
-    return names[place - 1] if place else None
+    return [None, *names][names.index(name)]
 
 
 def tie(a, b):
@@ -98,9 +97,8 @@ def kernels_beside_peers(results, d=128, N=4096, causal=False):
 
 def search_rows(results, implementation, d, N, causal):
     """Of a recorded search: the rows of one rung's kernel at one size that have a time, the fastest first."""
-    rows = [row for row in results["rows"] if row["ms"] and (row["implementation"], row["d"], row["N"], row["causal"])
-            == (implementation, d, N, causal)]
-    return sorted(rows, key=lambda row: row["ms"])
+    return sorted((row for row in results["rows"] if row["ms"] and (implementation, d, N, causal) == itemgetter(
+        "implementation", "d", "N", "causal")(row)), key=itemgetter("ms"))
 
 
 @figure

@@ -54,11 +54,11 @@ def rows_of(results, key, d, causal, focus=None):
 
 
 @figure
-def benchmark(results, key, d=128, causal=False, focus=None, live=False):
+def benchmark(results, key, d=128, causal=False, focus=None, live=False, ceilings=None):
     """Time, TFLOP/s, peak memory or error of every implementation against N.
 
     key: "ms", with the 20th to 80th percentile shaded, "tflops", with the measured ceiling of a matrix product,
-    "peak_bytes" or "rms_error"
+    "peak_bytes" or "rms_error"; ceilings: further ones, as those of `curves`
     """
     focus, (ylabel, text) = focus or kernel_name(results), MEASURED[key]
     rows = rows_of(results, key, d, causal, focus)
@@ -72,7 +72,7 @@ def benchmark(results, key, d=128, causal=False, focus=None, live=False):
                  f"{every(rows, 'H')}, {mask_text(causal)}.{missing(asked)}",
                  "N" + (f" (batch × N = {tokens.pop()})" if len(tokens) == 1 else ""), ylabel,
                  log="x" if key == "tflops" else "xy", byte="y" if key == "peak_bytes" else "",
-                 ceilings={f"a plain matmul: {top:.0f} TFLOP/s": top} if top else {},
+                 ceilings=({f"a plain matmul: {top:.0f} TFLOP/s": top} if top else {}) | (ceilings or {}),
                  **({"ylim": (0, None)} if key == "tflops" else {}))
     for name, part in group([row for row in rows if key == "ms"], "implementation").items():
         fig.axes[0].fill_between([row["N"] for row in part], [row["ms_low"] for row in part],
@@ -102,9 +102,8 @@ def relative_speed(results, d=128, causal=False, live=False):
     ratios = {name: {N: ours[N] / ms for N, ms in line.items() if N in ours} for name, line in lines.items()}
     N = max(ours, default=None)
     best = max((name for name in ratios if N in ratios[name]), key=lambda name: ratios[name][N], default=None)
-    title = f"{label(focus)} was not measured beside another here"
-    if best:
-        title = f"At N = {N} the fastest other, {label(best)}, has {ratios[best][N]:.2f} × the speed of {label(focus)}"
+    title = (f"At N = {N} the fastest other, {label(best)}, has {ratios[best][N]:.2f} × the speed of {label(focus)}"
+             if best else f"{label(focus)} was not measured beside another here")
     return curves(ratios, title, f"{recorded(results, live)} {results['what'].capitalize()}, d = {d}, "
                   f"{mask_text(causal)}.", "N", f"times the speed of {label(focus)}",
                   log="xy", ceilings={label(focus): 1})
@@ -124,8 +123,7 @@ def causal_cost(results, d=128, live=False):
     return curves({"measured": lost}, f"At N = {Ns[-1]} the mask costs {lost[Ns[-1]]:.0f} % of the TFLOP/s, whole "
                   f"tiles explain {explained[Ns[-1]]:.0f} %", f"{recorded(results, live)} {label(focus)}, d = {d}. "
                   f"Tiles of {used[0]} with the mask{same}. Dashed: modelled: whole tiles on the diagonal.",
-                  "N",
-                  "TFLOP/s lost to the mask (%)", log="x", dashed={"whole tiles": explained})
+                  "N", "TFLOP/s lost to the mask (%)", log="x", dashed={"whole tiles": explained})
 
 
 def copy_ms(row, tb_s):

@@ -56,7 +56,9 @@ def mask_text(causal):
 
 
 def recorded(results, live=False):
-    """Where and when results of a benchmark were measured."""
+    """Where and when results of a benchmark were measured, and the version of a rival that is not PyTorch's."""
     p = results["provenance"]
     verb = "Measured here" if live else "Recorded"
-    return f"{verb} on {p['device']}, {p['date'][:10]}, torch {p['torch']}, triton {p['triton']}."
+    rival = any("fa4" in row.values() for row in results["rows"])
+    version = f" FlashAttention-4: {p.get('flash-attn-4') or 'version not recorded'}." * rival
+    return f"{verb} on {p['device']}, {p['date'][:10]}, torch {p['torch']}, triton {p['triton']}.{version}"

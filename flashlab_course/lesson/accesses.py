@@ -79,10 +79,10 @@ class _Watcher:
     """Is told of launches and accesses by `watch`."""
 
     def __init__(self):
-        self.seen, self.ranges, self.storages, self.axes = Touched(), {}, set(), 1
+        self.seen, self.storages = Touched(), set()
 
     def launched(self, kernel, args, kwargs, grid):
-        self.axes = len(grid)
+        self.axes, self.ranges = len(grid), {}
         for name, T in bind(kernel, args, kwargs).items():
             if not isinstance(T, torch.Tensor) or not T.numel():
                 continue

@@ -4,7 +4,7 @@ from functools import partial
 
 from flashlab.memory import A100_SRAM
 from flashlab_course.check import checker, loading, source
-from flashlab_course.lesson.reference import Reveal, known_exercise
+from flashlab_course.lesson.reference import Reveal, known_exercise, own_text
 from flashlab_course.player import play, record, record_kernel
 
 SHOWN = 6                      # the first cases of an exercise: later ones are large, or have large numbers
@@ -23,18 +23,17 @@ def replay(name, fn=None, case=None):
     exercise = known_exercise(name)
     if not exercise.moves:
         raise ValueError(f"{name} moves no tiles between HBM and chip, so there is nothing to see of it")
+    begun = fn or own_text(name)
     try:
-        fn = loading.function_from_file(exercise)[0] if fn is None else fn
+        fn = fn or loading.function_from_file(exercise)[0]
     except loading.Unusable as problem:
         return Reveal(problem.message)
-    if source.tasks_left(source.of(fn), name):
+    if not begun or source.tasks_left(source.of(fn), name):
         return Reveal(f"Your own lines move here once {name} is written; it need not be right.")
-    told = (_case(exercise, case), None, None, "") if case is not None else _most_telling(exercise, fn)
-    chosen, place, line, words = told
+    chosen, place, line, words = (_case(exercise, case), None, None, "") if case else _most_telling(exercise, fn)
     recording = _record(exercise, fn, chosen)
     recording.title = f"{name}: {chosen.name}"
-    strays = [n for n, step in enumerate(recording.steps) if step.note]
-    start = next(iter(_turns(line, recording) or strays), None)
+    start = next(iter(_turns(line, recording) or [n for n, step in enumerate(recording.steps) if step.note]), None)
     if words and start is not None:
         recording.steps[start].note = words            # what goes wrong here, and the number that comes of it
     return play(recording, at=_in_run(place, recording), start=start)
@@ -54,10 +53,8 @@ def _most_telling(exercise, fn):
     if report.where:
         case, *place = report.where
         return exercise.case(case), place, report.line, report.message
-    for case, result in zip(exercise.cases, report.cases, strict=False):
-        if result.passed is False:
-            return case, None, None, ""
-    return max(exercise.cases[:SHOWN], key=lambda case: len(case.features)), None, None, ""
+    failed = (case for case, result in zip(exercise.cases, report.cases, strict=False) if result.passed is False)
+    return next(failed, max(exercise.cases[:SHOWN], key=lambda case: len(case.features))), None, None, ""
 
 
 def _turns(line, recording):
@@ -72,13 +69,11 @@ def _in_run(place, recording):
     for known in (name, name.removesuffix("_i")):
         if index and known in recording.tensors:
             return known, index
-    return None
 
 
 def _record(exercise, fn, case):
     inputs = case.make()
-    if exercise.triton:
-        return record_kernel(partial(exercise.invoke, fn, inputs))
-    budget = exercise.sram_bytes(**inputs) if exercise.sram_bytes else A100_SRAM
     call = partial(exercise.show, fn, **inputs) if exercise.show else partial(exercise.invoke, fn, inputs)
-    return record(call, follow=fn, sram_bytes=budget)
+    if exercise.triton:
+        return record_kernel(call)
+    return record(call, follow=fn, sram_bytes=exercise.sram_bytes(**inputs) if exercise.sram_bytes else A100_SRAM)

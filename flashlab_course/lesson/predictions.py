@@ -14,6 +14,7 @@ from flashlab_course.lesson.truths import TRUTHS
 FILE = ".predictions.json"
 REASONS = json.loads(Path(__file__).with_name("reasons.json").read_text(encoding="utf-8"))  # name: [[answer, why], ...]
 CLOSE = 0.05                   # a guess within 5 % is called close
+ASK = "type your guess above and run both cells again."
 GIVEN = set()                  # names of the predictions that were given since the kernel started
 
 
@@ -58,7 +59,7 @@ def _draw(ax, x, value, axis):
 
 
 def compare(name, guess, truth=None, unit="", reasons=None):
-    """Print how good a prediction was, and return it as Said. Where nothing was predicted, nothing is printed.
+    """Print how good a prediction was, or ask for it where there is none, and return it as Said.
 
     name     of the prediction: words that no other prediction in the course has
     guess    the learner's: None, a number, text, True or False; a list or dict of them as truth has, or one for all of
@@ -72,12 +73,14 @@ def compare(name, guess, truth=None, unit="", reasons=None):
     if callable(guess) and isinstance(truth, dict):
         guess = {x: _called(guess, x) for x in truth}
     guess = _remembered(name, guess)
-    if _given(guess):
-        for part, one, right in _parts(name, guess, truth):
-            print(f"{part}: {_sentence(one, right, f' {unit}' if unit else '')}")
-            expected = [*REASONS.get(name, ()), *(reasons or {}).items()]
-            why = [words for answer, words in expected if _same(one, answer) and not _same(one, right)]
-            print("\n".join(why), end="\n" if why else "")
+    if not _given(guess):
+        print(f"{name}: {ASK}")
+        return Said(guess, truth)
+    for part, one, right in _parts(name, guess, truth):
+        print(f"{part}: {_sentence(one, right, f' {unit}' if unit else '')}")
+        for answer, why in [*REASONS.get(name, ()), *(reasons or {}).items()]:
+            if _same(one, answer) and not _same(one, right):
+                print(why)
     return Said(guess, truth)
 
 
@@ -157,9 +160,8 @@ def _listed(names):
 def _same(guess, answer):
     """Is a guess this answer, numbers within CLOSE?"""
     guess, answer = _plain(guess), _plain(answer)
-    if _is_number(guess) and _is_number(answer):
-        return math.isclose(guess, answer, rel_tol=CLOSE)
-    return _words(guess) == _words(answer)
+    numbers = _is_number(guess) and _is_number(answer)
+    return math.isclose(guess, answer, rel_tol=CLOSE) if numbers else _words(guess) == _words(answer)
 
 
 def _how_far(guess, truth, unit):

@@ -8,12 +8,8 @@ TRUTHS = {
     "weights that einsum's nn reads": 512,
     # ---- 02
     "N from which attention without S waits for arithmetic": 416,      # N / 2 FLOPs a byte, and 208 at the corner
-    # ---- 07
-    "SRAM that a head of 256 needs": 8 * 256**2 / 6 * 2 / 1024,    # M > 8 d² / 6, in KiB of 16-bit numbers
     # ---- 08
     "gradients that one key block finishes": {"dK", "dV"},
-    # ---- 11
-    "what the passes must agree on": {"seed"},
     # ---- 12b
     "bytes of a block of keys": 128 * 128 * 2,
     "a second wait for parity 0": "goes on",

@@ -100,13 +100,14 @@ class _Watcher:
     def _moved(self, kind, name, addresses):
         T, axis = self.places[name], AXES.get(name, ("",))[0]
         self.bytes[kind] += len(addresses) * T.itemsize
-        index = T.index(addresses)
-        rows, cols, *_ = [*((int(where.min()), int(where.max()) + 1) for where in index[T.lead:]), ()]
-        self.moves.append(Move(kind, name, rows, cols))
+        spans = [(int(where.min()), int(where.max()) + 1) for where in T.index(addresses)]
+        rows, cols, *_ = [*spans[T.lead:], ()]
+        several = np.prod(T.shape[:T.lead]) > 1
+        self.moves.append(Move(kind, name, rows, cols, tuple(spans[:T.lead * several])))
         if axis in ("i", "j"):
             self.spans[axis] = rows
         if axis == "i" and T.lead:
-            head = np.ravel_multi_index([where[0] for where in index[:T.lead]], T.shape[:T.lead])
+            head = np.ravel_multi_index([start for start, _ in spans[:T.lead]], T.shape[:T.lead])
             self.heads[self.phase, self.program] = int(head)
 
     def _in_program(self, place):

@@ -131,11 +131,13 @@ class Player:
 
     def still(self):
         """The step it opens at as an SVG image; if that is the first, which shows little, one from the middle."""
-        middle = self.stops[len(self.stops) // 2][0] if self.stops else self.tiles[len(self.tiles) * 3 // 5] - 1
-        tick = self.ticks[self.start or max(0, middle)]
+        moved = self.scenes[0].moved
+        busy = [step for step, _ in self.stops] or [
+            t for t in self.tiles if moved[n := self.ticks[t][0]] > moved[n - 1]] or self.tiles
+        tick = self.ticks[self.start or busy[len(busy) // 2]]
         alone = len(self.scenes) == 1                  # the source is shown then
         lanes = "".join(_lane(scene, n, alone * LINES) for scene, n in zip(self.scenes, tick, strict=True))
-        shown = min(LINES, sum(item.kind == "code" for item in self.scenes[0].items)) if alone else 0
+        shown = alone * min(LINES, sum(item.kind == "code" for item in self.scenes[0].items))
         width = sum(scene.width + 28 for scene in self.scenes) + 32 + 600 * alone
         height = 60 + max(self.scenes[0].height + 60 * (not alone), 60 + CODE * shown)
         return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}">'

@@ -5,7 +5,7 @@ Each function draws its part for all steps; those that take y return where the p
 
 from itertools import pairwise
 
-from flashlab_course.player.recording import AXES, Step, blocks
+from flashlab_course.player.recording import Step, blocks
 from flashlab_course.player.scene import LINE, bytes_text, shelves
 
 LABEL, CHIP = 74, 52                   # pixels: where bars begin, and the longest side of a tile on chip
@@ -116,8 +116,8 @@ def draw_source(scene, recording):
         if recording.error and "now" in looks[last]:
             looks[last] += " bad"
         scene.add("code", look=looks, text=line.text, number=line.number)
-    where = _places(recording)
-    said = [[where(step), _what(before, step), step.note] for before, step in pairwise([Step(0, 0), *steps])]
+    where, shapes = _places(recording), recording.tensors
+    said = [[where(step), _what(shapes, before, step), step.note] for before, step in pairwise([Step(0, 0), *steps])]
     looks = ["status bad" if step.note else "status" for step in steps]
     said[last].append(f"Done: {bytes_text(recording.read + recording.written)} moved.")
     if recording.error:
@@ -149,17 +149,18 @@ def _places(recording):
     return place
 
 
-def _what(before, step):
+def _what(shapes, before, step):
     """'loads K[4:8]; 64 B read', or 'on chip: S_ij'."""
     changes = (step.read - before.read, "read"), (step.written - before.written, "written")
     count = " and ".join(f"{bytes_text(nbytes)} {verb}" for nbytes, verb in changes if nbytes)
     if step.moves or count:
-        return "; ".join([*map(_move_in_words, step.moves), count])
+        return "; ".join([*(_move_in_words(move, shapes.get(move.name)) for move in step.moves), count])
     made = sorted(set(step.chip) & set(step.sets))
     return f"on chip: {', '.join(made)}" if made else ""
 
 
-def _move_in_words(move):
-    """'loads K[4:8]'; both spans for a matrix product."""
-    spans = [move.rows, move.cols] if "k" in AXES.get(move.name, ()) else [move.rows]
+def _move_in_words(move, shape):
+    """'loads K[4:8]'; both spans of a part of the columns; 'loads K[0:1, 2:3, 4:8]' where there are several heads."""
+    columns = [move.cols] if shape and move.cols not in ((), (0, *shape[-1:])) else []
+    spans = [*move.lead, move.rows, *columns]
     return f"{move.kind}s {move.name}[{', '.join(f'{start}:{stop}' for start, stop in spans)}]"

@@ -38,10 +38,8 @@ def record(fn, *args, sram_bytes=A100_SRAM, follow=None, rows=None, say=None, **
     if follow is fn and not find(name):                # a lesson's short version of a rung: the title of its kernel
         name = next((step.phase for step in watcher.steps if find(step.phase)), name)
     recording = finish(watcher, tracer, error, name, sram_bytes)
-    for piece, sentence in (say or {}).items():
-        for step in recording.steps:
-            if piece in recording.lines[step.line].text:
-                step.told = sentence
+    for step in recording.steps:
+        step.told = next((said for piece, said in (say or {}).items() if piece in recording.lines[step.line].text), "")
     if rows:
         recording.steps = in_rows(recording.steps, rows)
     return recording
@@ -112,29 +110,27 @@ class _Watcher:
         phase, known = mem.running or ("", {})
         self.tensors |= {name: tuple(T.shape) for name, T in known.items()}
         with without_modes():                          # the player looks at tensors, the kernel does not
-            chip, hbm, values = self._tensors(frame, known)
+            chip, hbm, values = self._tensors(frame, file, known)
         self.steps.append(Step(
             (file, statement), 0, phase, _moves(log), () if how == "calls" else statement.sets, statement.reads,
             read=mem.read, written=mem.written, hbm=hbm, chip=chip, live=mem.sram_live,
             peak=max([mem.sram_live, *(event.live for event in log)]), values=values,
             ops=tuple((event.read, event.written) for event in log if event.kind == "eager")))
 
-    def _tensors(self, frame, known):
-        """The named tensors of the frame and of those that called it: on chip, in HBM, and some numbers of each."""
+    def _tensors(self, frame, file, known):
+        """The tensors that the frame, or a caller in the same file, names: on chip, in HBM, some numbers of each."""
         names = {T.untyped_storage().data_ptr(): (name, T) for name, T in known.items()}
         while frame is not None and frame.f_code.co_filename != __file__:    # not beyond the call that is recorded
-            for name, T in frame.f_locals.items():
+            for name, T in frame.f_locals.items() if frame.f_code.co_filename == file else ():
                 if isinstance(T, torch.Tensor) and T.layout == torch.strided and T.device.type != "meta":
                     names.setdefault(T.untyped_storage().data_ptr(), (name, T))
             frame = frame.f_back
         chip, hbm, values = {}, {}, {}
         for name, T in names.values():
-            name = f"old {name}" if name in values else name
-            if self.mem.on_chip(T):
-                chip[name] = tuple(T.shape), T.untyped_storage().nbytes()
-            else:
-                hbm[name] = tuple(T.shape), T.nbytes
-            values[name] = corner(T.detach()) if T.is_floating_point() else []
+            place, nbytes = (chip, T.untyped_storage().nbytes()) if self.mem.on_chip(T) else (hbm, T.nbytes)
+            name = f"old {name}" if name in place else name
+            place[name] = tuple(T.shape), nbytes
+            values.setdefault(name, corner(T.detach()) if T.is_floating_point() else [])
         return chip, hbm, values
 
     def finish(self, failed):

@@ -10,9 +10,9 @@ import numpy as np
 MAX_TILES, MAX_STEPS = 24, 3000        # more cannot be followed, and would make a large page
 
 # How the tensors of attention and of a product A B = C lie: i along the query blocks, j along the key blocks.
-VECTORS = ("L", "l", "m", "D", "L_log2")
+VECTORS, WHOLE = ("L", "l", "m", "D", "L_log2"), {"K", "V", "dK", "dV"}
 AXES = {**dict.fromkeys(("Q", "O", "dO", "dQ", *VECTORS), ("i", "")),
-        **dict.fromkeys(("K", "V", "dK", "dV"), ("j", "")), "A": ("i", "k"), "B": ("k", "j"), "C": ("i", "j")}
+        **dict.fromkeys(WHOLE, ("j", "")), "A": ("i", "k"), "B": ("k", "j"), "C": ("i", "j")}
 
 
 class Line(NamedTuple):
@@ -23,12 +23,13 @@ class Line(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A load or a store of a part of a tensor: the part that a mask lets through."""
+    """A load or a store of a part of a tensor, the part that a mask lets through; "keep": it stays on chip."""
 
     kind: str
     name: str
     rows: tuple
     cols: tuple
+    lead: tuple = ()           # of batch and head, where there are several
 
 
 @dataclass
@@ -92,7 +93,7 @@ class Recording:
         head = int(np.ravel_multi_index(lead, self.lead)) if lead else 0
         steps = [(n, step) for n, step in enumerate(self.steps) if step.head == head]
         stores = [n for n, step in steps for move in step.moves
-                  if move[:2] == ("store", name) and _holds(move[2:], place)]
+                  if move[:2] == ("store", name) and _holds(move[2:4], place)]
         axis = "ij".find(AXES.get(name, "i")[0])
         touched = [n for n, step in steps if step.tile and axis >= 0 and _holds([step.tile[axis]], place)]
         return max(stores, default=min(touched, default=0))
@@ -118,24 +119,23 @@ def in_rows(steps, B):
 
 
 def _operation(step, loaded, N, B, read, written):
-    """The steps of one operation, which has read and written so many bytes at its end."""
+    """The steps of one operation, which moves so many bytes. What lies along the key blocks is read first."""
     starts = range(0, N, B)
+    whole = sum(step.hbm[name][1] for name in WHOLE.intersection(loaded, step.hbm))
     for n, start in enumerate(starts, 1):
         rows = start, min(start + B, N)
         for kind, names, stored in ("load", loaded, n - 1), ("store", step.sets, n):
-            moves = [_rows_of(kind, name, step.hbm[name][0], rows) for name in names if name in step.hbm]
             yield replace(
                 step,
-                read=step.read + read * n // len(starts),
+                read=step.read + whole + (read - whole) * n // len(starts),
                 written=step.written + written * stored // len(starts),
-                moves=tuple(moves),
-            )
+                moves=tuple(_rows_of(kind, name, step.hbm[name][0], rows) for name in names if name in step.hbm))
 
 
 def _rows_of(kind, name, shape, rows):
     """The Move of some rows of a tensor; of all rows if it lies along the key blocks."""
-    if AXES.get(name, "i")[0] == "j":
-        rows = 0, shape[0]
+    if name in WHOLE:
+        kind, rows = "keep" if rows[0] else kind, (0, shape[0])
     return Move(kind, name, rows, (0, shape[1]) if len(shape) > 1 else ())
 
 

@@ -75,7 +75,7 @@ def span_looks(recording, name):
         for span, kind in now.items():
             if kind == "load":
                 here, held = span, set(step.sets)
-            else:
+            elif kind == "store":
                 stored.setdefault(step.head, set()).add(span)
         for span, its in looks.items():
             kept = "here" if span == here else "stored" if span in stored.get(step.head, ()) else ""

@@ -176,6 +176,7 @@ my_tokens = None
 # %%
 largest = max(N for N in range(1, 257) if not overflow(N))
 said = compare("tokens whose scores fit into SRAM", my_tokens, largest)
+print(overflow(largest + 1))
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
@@ -224,7 +225,7 @@ Markdown("\n".join([*lines, f"\nThe core takes {sum(c.core_minutes for c in CHAP
 # %% [markdown]
 # ### How a chapter works
 #
-# Each question takes four steps: **predict** (write your guess into a cell), **run**, **compare**, **takeaway**. A wrong guess teaches most. An empty guess prints nothing, or repeats your last one.
+# Each question takes four steps: **predict** (write your guess into a cell), **run**, **compare**, **takeaway**. A wrong guess teaches most. If you guess nothing, the cell asks you to, or repeats your last guess.
 #
 # **Exercises** come where their idea does. Save the file before you check it. `check("…")` names the mistake, and `reveal("…")` shows our solution once yours passes.
 #

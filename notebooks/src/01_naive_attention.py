@@ -39,25 +39,37 @@ inf = float("inf")
 #
 # ### One query
 #
-# A query scores every key with a dot product. Softmax turns the scores into weights that sum to 1. The output is the average of the values under these weights. In the picture, key 1 points where the query points, key 0 is at a right angle, and key 2 points the other way.
+# A query scores every key with a dot product. Softmax turns the scores into weights that sum to 1. The output is the average of the values under these weights. Here key 1 points where the query points, key 0 is at a right angle, and key 2 points the other way. Turn the query and run both cells: whose value does the output come near?
 
 # %%
-q = torch.tensor([1.5, 0.75])                                      # (d,)
+q = torch.tensor([1.5, 0.75])                                      # (d,)   change me
 keys = torch.tensor([[-1.0, 2.0], [2.0, 1.0], [-2.0, -1.0]])       # (N_k, d)
-values = torch.tensor([[10.0, 0.0], [0.0, 10.0], [5.0, 5.0]])      # (N_k, d_v)
+values = torch.tensor([[3.0, 0.0], [0.0, 2.0], [-2.0, -1.0]])      # (N_k, d_v)
 s = keys @ q / 2**0.5                                              # (N_k,)
 p = torch.softmax(s, dim=-1)                                       # (N_k,)
-print(f"scores  {s.numpy().round(2)}\nweights {p.numpy().round(2)}\noutput  {(p @ values).numpy().round(2)}")
-tips = {"query": q} | {f"key {j}: weight {p[j]:.2f}": keys[j] for j in range(3)}
-fig = figures.curves({"": dict([keys[0].tolist(), [0, 0], q.tolist(), *keys[1:].tolist()])},
-                     f"Key 1 points along the query, and takes {p[1]:.0%} of the weight", "Computed here: lines from the origin to each vector.",
-                     "first entry", "second entry", xlim=(-3.5, 3.5), ylim=(-1.6, 2.4), ticks=range(-3, 4))
-for name, tip in tips.items():
-    fig.axes[0].annotate(name, tip.tolist(), (8, -10), textcoords="offset points")
-fig
+o = p @ values                                                     # (d_v,)
+print(f"scores  {s.numpy().round(2)}\nweights {p.numpy().round(2)}\noutput  {o.numpy().round(2)}")
+
+# %% tags=["shown"] jupyter={"source_hidden": true}
+from flashlab_course.figures.colors import BLUE, GREEN, ORANGE
+from flashlab_course.figures.plots import axes, panels, write
+from flashlab_course.figures.style import figure, finish
+
+@figure
+def one_query():
+    fig, (left, right) = panels(2, size=(9, 3.6))
+    for ax, fill, tips in ((left, BLUE, {f"key {j}: weight {p[j]:.2f}": keys[j] for j in range(3)} | {"query": q}),
+                           (right, GREEN, {f"value {j}": values[j] for j in range(3)} | {"output": o})):
+        for (name, (x, y)), share, color in zip(tips.items(), [*p, 1], [fill] * 3 + [ORANGE], strict=True):
+            ax.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "->", "color": color, "lw": 1 + 3 * share, "shrinkA": 0})
+            write(ax, x + 0.8 * (color == ORANGE), y + (0.25 if y > 0 and color != ORANGE else -0.35), name, color=color)
+        axes(ax, "first entry", "second entry", xlim=(-3.5, 3.5), ylim=(-2, 3))
+    return finish(fig, f"Key {p.argmax()} takes {p.max():.0%} of the weight, which pulls the output towards value {p.argmax()}",
+                  "Computed here: arrows from the origin to each vector. Thick: a large weight.")
+one_query()
 
 # %% [markdown]
-# **Takeaway.** Attention is a weighted average of the rows of $V$. A weight says how well a key fits the query. Here the output is almost the value of key 1.
+# **Takeaway.** Attention is a weighted average of the rows of $V$. A weight says how well a key fits the query.
 #
 # ### Many queries
 #
@@ -75,14 +87,14 @@ print(judge(O, None, Q, K, V))
 # %% [markdown]
 # ### Why divide by $\sqrt{d}$?
 #
-# Take two vectors of length $d$ whose entries are independent, with mean 0 and variance 1. Their dot product has variance $d$. At $d = 64$ such scores spread by 8. A few keys then get most of the weight, by chance. The other keys cannot learn. When a score grows a little, its weight grows by $p\,(1 - p)$ times as much, its slope. This is almost 0 for them. Here 512 queries look at 512 keys.
+# Take two vectors of length $d$ whose entries are independent, with mean 0 and variance 1. Their dot product has variance $d$. At $d = 64$ such scores spread by 8. A few keys then get most of the weight, by chance. The other keys hardly learn: a weight $p$ changes with its score at the rate $p\,(1 - p)$, and that is almost 0 for a small $p$. Here 512 queries look at 512 keys.
 
 # %%
 Q, K, ranked = torch.randn(512, 64), torch.randn(512, 64), {}
 for name, scale in [("with the scale", 64**-0.5), ("without the scale", 1.0)]:
     P = torch.softmax(Q @ K.T * scale, dim=-1)
     ranked[name] = dict(enumerate(P.sort(descending=True).values.mean(0).tolist(), start=1))
-    print(f"{name:>17}: largest weight {P.amax(-1).mean():.3f}, median slope {(P * (1 - P)).median():.0e} (measured here)")
+    print(f"{name:>17}: largest weight {P.amax(-1).mean():.3f}, median rate {(P * (1 - P)).median():.0e} (measured here)")
 figures.curves(ranked, f"Without the scale, one of 512 keys gets {ranked['without the scale'][1]:.0%} of the weight",
                "Measured here: the weights of a query in order, mean of 512 queries.", "keys, from the largest weight on",
                "weight", log="xy", ticks=[1, 8, 64, 512])
@@ -101,8 +113,10 @@ token = torch.arange(N)
 hidden = token[None, :] > token[:, None]                                   # (N, N)   True where j > i
 S = (Q @ K.T * 16**-0.5).masked_fill(hidden, -inf)
 O_causal = torch.softmax(S, dim=-1) @ V
-print(torch.softmax(S, dim=-1)[:3].numpy().round(2))                       # the first three queries
 print(judge(O_causal, None, Q, K, V, causal=True))
+first_three = torch.softmax(S, dim=-1).masked_fill(hidden, torch.nan)[:3]
+figures.matrices({"": first_three}, "A hidden key has no weight, and the others sum to 1", "Computed here: the first three queries. White: hidden.",
+                 "key j", "query i", number="{:.2f}")
 
 # %% [markdown]
 # Now the text grows. Keys and values of all six tokens are there, but only the last two tokens ask: $S$ is $2 \times 6$. **Predict** how many keys the first of these two queries may see.
@@ -187,6 +201,9 @@ O4 = torch.softmax(S4, dim=-1) @ V4                       # (B, H, N, d)
 each = [naive_forward(Q4[b, h], K4[b, h], V4[b, h])[0] for b in range(B) for h in range(H)]
 same = torch.allclose(O4, torch.stack(each).view(B, H, N, d), atol=1e-6)
 print("all heads at once = one head after the other:", same)
+side_by_side = {"Q of a model": torch.arange(12).expand(5, 12) // 4 + 1}
+figures.matrices(side_by_side | {f"head {h}": torch.full((5, 4), h + 1) for h in range(3)}, "A row holds a token's queries of all heads",
+                 "Definition: 5 tokens, 3 heads, d = 4. A shade is a head.", "column", "token", number="")
 
 # %% [markdown]
 # So the PyTorch functions of this course take one head, $(N, d)$. The GPU kernel of chapter 10 runs $B \cdot H$ heads side by side.
@@ -266,7 +283,6 @@ told = {"S = Q @ K.T": "The product loads Q and K and stores S: one crossing of 
         "softmax": "Softmax loads S and stores P, which is as large: two more.",
         "P @ V": "The product loads P: one more. O, which it stores, is small."}
 
-# %%
 play(record(one_by_one, *(torch.randn(16, 4) for _ in range(3)), rows=4, say=told))
 
 # %% [markdown]
@@ -286,20 +302,21 @@ play(record(one_by_one, *(torch.randn(16, 4) for _ in range(3)), rows=4, say=tol
 my_flops_per_byte = None
 
 # %% [markdown]
-# **Run and compare.** The first line also counts $Q$, $K$, $V$ and $O$. The second line has the textbook's crossings. The third has the least that any algorithm must move: $Q$, $K$, $V$ in and $O$ out, once.
+# **Run and compare.** The first bar also counts $Q$, $K$, $V$ and $O$. The second has the textbook's crossings, the third the least that any algorithm must move: $Q$, $K$, $V$ in and $O$ out, once.
 
 # %%
 N, d = 4096, 64
 naive = cost.naive_forward(N, N, d, element_size=2)
 once, machine = 2 * 4 * N * d, 312e12 / 1.5e12
-for name, nbytes in [("naive attention", naive.traffic), ("four crossings", once + 4 * N * N * 2), ("no S in HBM", once)]:
-    balance = naive.matmul_flops / nbytes
-    share = min(1, balance / machine)
-    print(f"{name:<16} {balance:7.1f} FLOPs a byte (modelled), at most {share:.0%} of the A100's speed")
+balances = {"naive attention": naive.matmul_flops / naive.traffic, "four crossings": naive.matmul_flops / (once + 4 * N * N * 2),
+            "no S in HBM": naive.matmul_flops / once}
 said = compare("FLOPs a byte of naive attention", my_flops_per_byte, naive.matmul_flops / (crossings * N * N * 2))
+figures.bars({f"{name}, {balance:.4g} FLOPs a byte": 100 * min(1, balance / machine) for name, balance in balances.items()},
+             f"Naive attention reaches at most {balances['naive attention'] / machine:.0%} of an A100's speed",
+             "Modelled: flashlab.cost, and an A100's published limits.", "% of the A100's speed, at most")
 
 # %% [markdown]
-# The arithmetic is the same in all three lines. If $S$ and $P$ never crossed HBM, the chip would not have to wait.
+# The arithmetic is the same in all three. If $S$ and $P$ never crossed HBM, the chip would not have to wait.
 #
 # **Takeaway.** Naive attention is slow because of the bytes it moves, not because of its arithmetic.
 #

@@ -11,9 +11,9 @@
 #
 # **You will be able to** calculate whether an operation waits for memory or for arithmetic; write a kernel thread by thread, with its grid and its guard; say what masked lanes, scattered addresses and barriers cost; and calculate how many blocks an SM holds, and how many bytes must be on their way.
 #
-# **You need** chapter 01 · **core:** sitting 1, 15 minutes · **further:** sittings 2 and 3, 45 and 40 minutes · **runs on** CPU or GPU
+# **You need** chapter 01 · **core:** sitting 1, 15 minutes · **further:** sittings 2 to 4, 45, 30 and 15 minutes · **runs on** CPU or GPU
 #
-# A kernel is a function that thousands of threads run at once. Sitting 1 describes the machine and its memories; your own Triton kernel (chapters 09 and 10) needs no more than that. Sittings 2 and 3 describe the threads. Numbers of a GPU are measured live if you have one. Otherwise they were recorded on an H100 or H200.
+# A kernel is a function that thousands of threads run at once. Sitting 1 describes the machine and its memories; your own Triton kernel (chapters 09 and 10) needs no more than that. Sittings 2 to 4 describe the threads. Numbers of a GPU are measured live if you have one. Otherwise they were recorded on an H100 or H200.
 
 # %%
 from flashlab_course import figures  # flashlab first, then torch
@@ -33,9 +33,9 @@ MiB = 2**20
 #
 # A GPU is about a hundred processors, called **streaming multiprocessors** or SMs, with memories around them. In an SM, an arithmetic unit adds or multiplies two numbers at a time. A **tensor core** multiplies two small matrices in one instruction. Nearly all of a GPU's TFLOP/s come from tensor cores.
 #
-# The picture shows an H100 to scale. The area of a blue square is the size of a memory: beside HBM, shared memory and L2 are dots. The height of a gray bar is the speed of the way between two of them.
+# The picture shows an H100 to scale. The area of a blue square is the size of a memory: beside HBM, shared memory and L2 are dots. The height of a gray bar is the speed between two of them.
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["shown"] jupyter={"source_hidden": true}
 from flashlab_course.figures.colors import BLUE, PALE, WRITTEN
 from flashlab_course.figures.plots import box, canvas, panel, write
 from flashlab_course.figures.style import figure, finish
@@ -68,7 +68,7 @@ memories()
 #
 # Arithmetic keeps its results in registers.
 #
-# The course's `Memory` simplifies this to two levels: HBM, and one **SRAM** of 192 KiB. That is the L1 cache and shared memory of one SM of an A100. A real kernel gets a little less of it, and has registers besides, where it keeps its running sums. The model has no registers, so its SRAM size is about right and no more.
+# The course's `Memory` simplifies this to two levels: HBM, and one **SRAM** of 192 KiB. That is the L1 cache and shared memory of one SM of an A100. A real kernel gets a little less of it, and has registers besides.
 #
 # **Takeaway.** Fast memory is small, and lies close to the arithmetic.
 #
@@ -78,8 +78,9 @@ memories()
 
 # %%
 rows, words = numbers("memory_bandwidth")
-rates = {row["footprint"]: row["tb_s"] for row in rows if row.get("level") != "shared memory"}
-figures.curves({"": rates}, f"What L2 holds comes {max(rates.values()) / rates[1024 * MiB]:.1f} times as fast as 1 GiB from HBM", words,
+rates = {row["footprint"]: row["tb_s"] for row in rows if row.get("level") != "shared memory" and row["footprint"] >= 4 * MiB}
+figures.curves({"": rates}, f"What L2 holds comes {max(rates.values()) / rates[1024 * MiB]:.1f} times as fast as 1 GiB from HBM",
+               f"{words} Buffers of less than 4 MiB, with no load for some of the threads, are left out.",
                "memory read again and again", "TB/s read", log="x", byte="x", ylim=(0, None), walls={"L2 cache, 50 MiB": 50 * MiB})
 
 # %% [markdown]
@@ -87,13 +88,7 @@ figures.curves({"": rates}, f"What L2 holds comes {max(rates.values()) / rates[1
 #
 # ### What a byte costs
 #
-# Chapter 01 gave an A100 208 FLOPs for each byte. An H100 does 989 TFLOP/s in 16-bit products, and loads 3.35 TB/s from HBM. **Predict** how many operations it could do while one float32 (4 bytes) arrives.
-
-# %%
-my_operations = None
-
-# %% [markdown]
-# **Run and compare.** Of the H100, published and measured limits are shown. Those of your machine are what `doctor` reports.
+# Chapter 01 gave an A100 208 FLOPs for each byte. How many operations can a machine do while one float32 (4 bytes) arrives? The limits of yours are what `doctor` reports.
 
 # %% jupyter={"source_hidden": true}
 from flashlab_course import doctor
@@ -103,10 +98,9 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 limits = {"A100": (312.0, 1.5), "H100": (989.0, 3.35),             # TFLOP/s, TB/s
           "H100, measured": (pick(ceilings, what="float16 matmul")[0]["tflops"], pick(ceilings, what="copy")[0]["tb_s"]),
           "this machine": (doctor.matmul_rate(device), doctor.copy_bandwidth(device) / 1000)}
-for name, (tflops, tb_s) in limits.items():
-    print(f"{name:>14}: {tflops:7.3g} TFLOP/s, {tb_s:6.3g} TB/s: {4 * tflops / tb_s:5.0f} operations while one float32 comes")
-print(ceiling_words)
-said = compare("operations while one float32 comes", my_operations, 4 * limits["H100"][0] / limits["H100"][1])
+while_one_comes = {f"{name}: {tflops:.3g} TFLOP/s, {tb_s:.3g} TB/s": 4 * tflops / tb_s for name, (tflops, tb_s) in limits.items()}
+figures.bars(while_one_comes, f"An H100 could do {4 * limits['H100'][0] / limits['H100'][1]:,.0f} operations while one float32 comes",
+             f"Published, and measured: {ceiling_words} This machine: measured here.", "operations")
 
 # %% [markdown]
 # **Takeaway.** The newer GPU has more bandwidth, but its arithmetic has grown more. A number that is loaded from HBM and used once leaves the arithmetic idle nearly all of the time.
@@ -143,6 +137,8 @@ for (op, n), event in zip(flops.items(), mem.log, strict=False):
     move, arithmetic = (event.read + event.written) / 1.5e12 * 1e6, n / 312e12 * 1e6
     print(f"{op:>8}: {intensity[op]:5.1f} FLOPs a byte; {move:5.1f} µs moving, {arithmetic:4.1f} µs computing (modelled)")
 said = compare("FLOPs for each byte", my_intensity, {op: intensity[op] for op in my_intensity})
+roof_rows, roof_words = numbers("roofline")
+roof = [max(row.get(limit, 0) for row in roof_rows + ceilings) for limit in ("tb_s", "tflops")]     # the best that was seen
 
 # %% [markdown]
 # Even $QK^\top$ waits for memory: it makes a large matrix of two thin ones, and storing that matrix takes the time. Now let attention load $Q$, $K$ and $V$ once, store $O$ once, and move no $S$. Its two products still need $4 N^2 d$ FLOPs. **Predict** from which $N$ on an A100 no longer waits for memory, in 16 bits.
@@ -150,16 +146,15 @@ said = compare("FLOPs for each byte", my_intensity, {op: intensity[op] for op in
 # %%
 my_corner = None     # N
 
+# %% [markdown]
+# **Run and compare.** A **roofline** draws speed against intensity. Memory limits the speed on the slanted line, arithmetic on the flat one. Change the three numbers: which of them move attention without $S$ along the roof?
+
 # %%
 said = compare("N from which attention without S waits for arithmetic", my_corner)
-
-# %% [markdown]
-# Now try it. Which of the three numbers matter?
-
-# %%
 n, width, bytes_each = 4096, 64, 2          # change me: N, d, and 4 for float32
-without_S = 4 * n * n * width / (4 * n * width * bytes_each)
-print(f"{without_S:.0f} FLOPs a byte; an A100 waits for {'memory' if without_S < 208 else 'arithmetic'} (modelled)")
+points = [{"op": "attention without S", "rung": "yours", "flops": 4 * n * n * width, "bytes": 4 * n * width * bytes_each}]
+points += [{"op": op, "flops": flops[op], "bytes": flops[op] / intensity[op]} for op in intensity]
+figures.roofline(points, 1.5, 312, "Modelled: an A100's published limits.")
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
@@ -168,12 +163,17 @@ print(f"{without_S:.0f} FLOPs a byte; an A100 waits for {'memory' if without_S <
 #
 # </details>
 #
-# A **roofline** shows all of them in one picture. Memory limits the speed on the slanted line, and arithmetic on the flat one. SDPA is PyTorch's `scaled_dot_product_attention`. FA2 and SDPA are drawn with the bytes of $Q$, $K$, $V$ and $O$ once, because L2 serves their repeated reads.
+# `roof[0]` TB/s and `roof[1]` TFLOP/s are the best that was measured: {{roof[0]:.2f}} and {{roof[1]:.0f}} on an H100. **Write the roof**: the highest speed that both limits allow, in TFLOP/s, as a function of the FLOPs for each byte.
 
 # %%
-roof_rows, roof_words = numbers("roofline")
-roof = [max(row.get(rate, 0) for row in roof_rows + ceilings) for rate in ("tb_s", "tflops")]     # the best that was seen
-figures.roofline(roof_rows, *roof, roof_words)
+my_roof = None     # lambda intensity: ..., with roof[0] and roof[1]
+
+# %% [markdown]
+# **Run and compare.** Your function is drawn as stars. SDPA is PyTorch's `scaled_dot_product_attention`. FA2 and SDPA are drawn with the bytes of $Q$, $K$, $V$ and $O$ once, because L2 serves their repeated reads.
+
+# %%
+said = compare("height of the roof", my_roof, {x: min(x * roof[0], roof[1]) for x in (1, 10, 1000)}, "TFLOP/s")
+said.on(figures.roofline(roof_rows, *roof, roof_words))
 
 # %% [markdown]
 # A dot on the line is as fast as the machine can be. A dot below it waits for something else.
@@ -186,7 +186,7 @@ figures.roofline(roof_rows, *roof, roof_words)
 #
 # ### A kernel, thread by thread
 #
-# On a CPU, you add two vectors in a loop over their elements. On a GPU, you write what *one* thread does, and start as many threads as there are elements. `threadIdx.x` is a thread's number within its block. `launch(kernel, grid, block)` runs such a function in a small interpreter, line by line as CUDA C++ would. (A test compares the interpreter with a GPU.) The interpreter has no clock: it says what happens, not how long it takes.
+# On a CPU, you add two vectors in a loop over their elements. On a GPU, you write what *one* thread does, and start as many threads as there are elements. `threadIdx.x` is a thread's number within its block. `launch(kernel, grid, block)` runs such a function in a small interpreter, line by line as CUDA C++ would. It has no clock: it says what happens, not how long it takes.
 
 # %%
 from flashlab_course.gpu.simt import blockDim, blockIdx, launch, shared, syncthreads, threadIdx
@@ -202,7 +202,13 @@ print(X.tolist(), f"by {trace.threads} threads")
 
 # %% [markdown]
 # A block has at most 1024 threads, so a long vector takes many blocks: a **grid**. `blockIdx.x` is the number of a thread's block, also counted from 0, and `blockDim.x` is the number of threads in a block.
-#
+
+# %%
+elements = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, torch.nan, torch.nan]]
+figures.matrices({"": elements}, "3 blocks of 4 threads take 10 elements, and 2 threads have none", "Definition: the element that each thread takes.",
+                 "threadIdx.x", "blockIdx.x", rows=range(3), columns=range(4))
+
+# %% [markdown]
 # **Your turn** ([exercises/ex02_vector_add.py](../exercises/ex02_vector_add.py), 15 minutes). Write the kernel of vector addition, and the number of blocks, for any $N$.
 
 # %%
@@ -254,7 +260,7 @@ reveal("ex02_idle_lanes")
 # %% [markdown]
 # ### Lanes that disagree
 #
-# What if the lanes of a warp disagree on a branch? Then the warp runs both sides, one after the other. While it runs one side, the lanes of the other side are **masked**. In `two_paths`, threads in groups of `period` take one loop or the other. A warp pays one step for each line that it takes. A `for` of 3 rounds is a step of its own each time it is asked, 4 times in all.
+# What if the lanes of a warp disagree on a branch? Then the warp runs both sides, one after the other. While it runs one side, the lanes of the other side are **masked**. In `two_paths`, groups of `period` threads take one loop or the other. A warp pays one step for each line that it runs. The line of a `for` with 3 rounds runs 4 times: the fourth time ends the loop.
 #
 # Run the cell to see the code, and count. **Predict** the steps of a warp with `period` 1, 16 and 32, for 3 rounds.
 
@@ -264,14 +270,12 @@ import inspect
 print(inspect.getsource(simt.two_paths))
 my_steps = {1: None, 16: None, 32: None}
 
+# %% [markdown]
+# **Run and compare.** The player shows two warps with a period of 48: which of them pays for both loops? Then change `period` to 32 and to 16.
+
 # %%
 steps = {period: launch(simt.two_paths, 1, 32)(torch.randn(32), 32, period, 3).warp_steps for period in my_steps}
 said = compare("steps of a warp with period", my_steps, steps)
-
-# %% [markdown]
-# Now watch two warps with a period of 48: which warp pays for both loops? Then change `period` to 32 and to 16, and run the cell again.
-
-# %%
 period = 48          # change me
 play_lanes(launch(simt.two_paths, 1, 64)(torch.randn(64), 64, period, 3))
 
@@ -297,11 +301,11 @@ figures.bars(ms, "Within a warp, disagreement costs both paths; between warps, i
 #
 # *End of sitting 2. To continue later, run the notebook from the top.*
 #
-# ## Sitting 3 (further) · Memory, barriers, and what an SM holds
+# ## Sitting 3 (further) · Memory and barriers
 #
 # ### Neighbors in memory
 #
-# Bytes travel between HBM and the chip in **sectors** of 32. In the kernel below, each of the 32 lanes of a warp loads a float32, twice. The first time, neighboring lanes read neighboring numbers. The second time, they read every eighth number. **Predict** how many bytes move in each of the two loads.
+# Bytes travel between HBM and the chip in **sectors** of 32. In the kernel below, each of the 32 lanes of a warp loads a float32, twice: first neighboring lanes read neighboring numbers, then every eighth number. **Predict** how many bytes move in each of the two loads.
 
 # %%
 my_moved = {"X[i]": None, "X[8 * i]": None}     # bytes
@@ -387,6 +391,10 @@ said = compare("sums that are right without a barrier", my_right, int(torch.iscl
 # A GPU gives the right answer whenever the other warp happens to be early. Such a bug is called a **race**, and tests may not find it.
 #
 # **Takeaway.** A barrier stands between writing shared memory and reading what another thread wrote. FlashAttention's tiles of $K$ and $V$ live there. In Triton the compiler writes the barriers.
+#
+# *End of sitting 3. To continue later, run the notebook from the top.*
+#
+# ## Sitting 4 (further) · What an SM holds
 #
 # ### How many blocks fit on an SM
 #

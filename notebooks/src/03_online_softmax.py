@@ -15,7 +15,7 @@
 #
 # $$\mathrm{softmax}(s)_j = \frac{e^{s_j}}{\sum_k e^{s_k}}$$
 #
-# The sum runs over the whole row of scores. That is the obstacle: to keep $S$ out of HBM, we must use each score when it is made and then forget it, before the row is complete.
+# The sum runs over the whole row of scores. But to keep $S$ out of HBM, we must use and forget each score before the row is complete.
 
 # %%
 from flashlab_course import figures  # flashlab first, then torch
@@ -51,7 +51,7 @@ said.on(figures.curves({"exp(x)": {x: 2.718281828**x for x in range(0, 96, 4)}},
                        log="y", ceilings=ends), axis="x")
 
 # %% [markdown]
-# Nothing in attention keeps scores small, and one large score breaks the formula. This cell fails on purpose:
+# One large score breaks the formula. This cell fails on purpose:
 
 # %%
 def softmax_by_formula(x):
@@ -110,13 +110,11 @@ for j in range(len(s)):
     print(f"s = {s[j]:>4}: c = {c:5.2f}, y = {y:.4f}, softmax over the scores seen so far: {truth:.4f}")
 
 # %% [markdown]
-# Each line is the exact answer for the scores seen so far, and no row of weights was stored.
-#
 # **Takeaway.** Two running numbers are enough for an average under softmax.
 #
 # ### The same, and safe
 #
-# But $c$ overflows, and we do not know the maximum while the row is still arriving. So shift by the largest score *so far*, $m$: count the sum in units of $e^m$. When a larger score arrives, the unit changes, as from cents to dollars, and what was saved up must be converted.
+# But $c$ overflows, and the maximum is not known yet. So shift by the largest score *so far*, $m$: count the sum in units of $e^m$. When a larger score arrives, the unit changes, as from cents to dollars, and what was saved up must be converted.
 #
 # **Your turn** ([exercises/ex03_online_softmax.py](../exercises/ex03_online_softmax.py), 20 minutes). Find the exchange rate. Compute maximum and sum of a row that lies in HBM: read at most $B$ scores at a time, and each score once.
 

@@ -11,7 +11,7 @@
 #
 # **You will be able to** multiply matrices tile by tile and predict the traffic from the tile size; compute both products of attention without ever storing $S$; explain why a softmax for each tile gives a wrong answer; and repair it.
 #
-# **You need** chapter 03 · **core:** sitting 1, 15 minutes, and sitting 2, 40 minutes · **further:** sitting 3, 35 minutes · **runs on** CPU or GPU
+# **You need** chapter 03 · **core:** sitting 1, 45 minutes, and sitting 2, 10 minutes · **further:** sitting 3, 35 minutes · **runs on** CPU or GPU
 #
 # Chapter 03 ended with attention that is exact and needs no $N \times N$ matrix, but reads each key once for every query. A tile of many queries reads it once for all of them.
 
@@ -32,16 +32,16 @@ from flashlab.rungs.naive import naive_forward
 from flashlab.rungs.online_softmax import merge
 
 # %% [markdown]
-# ## Sitting 1 (core) · Products from tiles
+# ## Sitting 1 (core) · Two products, and a softmax between them
 #
 # ### A product from tiles
 #
 # Cut $A$ ($8 \times 4$) into four tiles of $4 \times 2$, and $B$ ($4 \times 8$) into eight tiles of $2 \times 2$. A grid of tiles multiplies like a grid of numbers: $C_{00} = A_{00} B_{00} + A_{01} B_{10}$.
 #
-# Each square in the picture is a tile. Tiles with the same number are multiplied, and the products are added up to one tile of $C$. Change `tile` to see which tiles another one needs.
+# Each square in the picture is a tile. Tiles of the same shade are multiplied, and the products are added up to one tile of $C$. Change `tile` to see which tiles another one needs.
 
 # %%
-figures.block_product(M=8, K=4, N=8, B_m=4, B_k=2, B_n=2, tile=(0, 0))
+figures.block_product(M=8, K=4, N=8, B_m=4, B_k=2, B_n=2, tile=(0, 0))      # change me
 
 # %% [markdown]
 # Here is one tile by hand: rows 0 to 3 and columns 0 to 1 of $C$. It is the sum of two products, $(4 \times 2)(2 \times 2)$ each.
@@ -111,16 +111,16 @@ figures.curves({"read": counted}, f"Tiles 4 times as wide: {counted[16] // 2**10
 def without_softmax(Q, K, V, B):
     O = torch.empty_like(Q)
     with kernel("without_softmax", Q=Q, K=K, V=V, O=O):
-        for rows in tiles(len(Q), B):                      # i
-            Q_i, O_i = load(Q, rows), torch.zeros(B, 4)    # (B, d) each
-            for cols in tiles(len(K), B):                  # j
-                K_j, V_j = load(K, cols), load(V, cols)    # (B, d) each
-                S_ij = Q_i @ K_j.T                         # (B, B)   made …
-                O_i = O_i + S_ij @ V_j                     # (B, d)   … and used
+        for rows in tiles(len(Q), B):                    # i
+            Q_i, O_i = load(Q, rows), torch.zeros(B, 4)  # (B, d) each
+            for cols in tiles(len(K), B):                # j
+                K_j, V_j = load(K, cols), load(V, cols)  # (B, d) each
+                S_ij = Q_i @ K_j.T                       # (B, B)
+                O_i = O_i + S_ij @ V_j                   # (B, d)
             store(O, rows, O_i)
     return O
 
-q, k, v = (torch.randn(16, 4) for _ in range(3))
+q, k, v = (torch.randn(N, 4) for N in (8, 12, 12))
 print("the same as (Q Kᵀ) V:", torch.allclose(without_softmax(q, k, v, 4), (q @ k.T) @ v, atol=1e-4))
 told = {"Q_i, O_i =": "A block of queries comes on chip. Its output begins at 0.",
         "K_j, V_j =": "The next keys and values come on chip.",
@@ -137,10 +137,6 @@ play(record(without_softmax, q, k, v, B=4, sram_bytes=1024, say=told))
 # </details>
 #
 # **Takeaway.** Both products of attention run tile by tile, and no score has to leave the chip. What remains is the softmax.
-#
-# *End of sitting 1. To continue later, run the notebook from the top.*
-#
-# ## Sitting 2 (core) · The softmax between the products
 #
 # ### A softmax for each tile?
 #
@@ -173,8 +169,8 @@ s = (Q @ K.T)[5]                                       # the scores of query 5
 true, star = torch.softmax(s, 0), torch.cat([torch.exp(tile - tile.amax()) for tile in s.split(16)])
 shares = {name: [tile.sum().item() for tile in (100 * w / w.sum()).split(16)] for name, w in (("softmax", true), ("softmax*", star))}
 figures.bars({f"tile {n}, {name}": share[n] for n in range(4) for name, share in shares.items()},
-             "softmax* forgets how large the maximum of each tile is", "Measured here: one query, 64 keys, tiles of 16.",
-             "% of the weight", worse=[f"tile {n}, softmax*" for n in range(4)])
+             f"Tile 3 has the largest score. Its share is {shares['softmax'][3]:.0f}%, and softmax* gives it {shares['softmax*'][3]:.0f}%",
+             "Measured here: one query, 64 keys, tiles of 16.", "% of the weight", worse=[f"tile {n}, softmax*" for n in range(4)])
 
 # %% [markdown]
 # The largest weight of every tile is 1: no tile knows how large its scores are beside those of the others. Tile $j$ counts its weights in units of $e^{m_{ij}}$, and each tile has a unit of its own. We added dollars, cents and yen as if they were one currency. Multiply each tile by $e^{m_{ij} - m_i}$, and all of them are in the unit of the row.
@@ -190,9 +186,9 @@ for s_j, V_j in zip(s.split(16), V.split(16), strict=True):
 print(f"query 5, converted: largest error {(o / l - truth[5]).abs().max():.1e} (measured here)")
 
 # %% [markdown]
-# This is right, but it used `m`, the maximum of the whole row, before the first tile. That costs a pass over the scores. Chapter 03 showed how to do without.
+# This is right. But `m`, the maximum of the whole row, must be known before the first tile, so the scores are made twice. Chapter 03 showed how to make them once.
 #
-# **Your turn** ([exercises/ex04_softmax_star.py](../exercises/ex04_softmax_star.py), 25 minutes). The file holds the wrong algorithm. Repair it, in one pass over the tiles.
+# **Your turn** ([exercises/ex04_softmax_star.py](../exercises/ex04_softmax_star.py), 25 minutes). The file shows softmax* as pseudocode. Write the repaired version, in one pass over the tiles.
 
 # %%
 check("ex04_softmax_star")
@@ -203,7 +199,9 @@ reveal("ex04_softmax_star")
 # %% [markdown]
 # **Takeaway.** Tiles of one row may be added only in a common unit.
 #
-# ### Two tiles by hand
+# *End of sitting 1. To continue later, run the notebook from the top.*
+#
+# ## Sitting 2 (core) · Two tiles by hand
 #
 # *This shows a solution of the exercise.* One block of two queries meets two tiles of two keys; the scale is 1. $m$, $l$ and $O$ hold one entry, or one row, for each query. The last column of $V$ is all ones: it will show whether the weights sum to 1.
 
@@ -264,7 +262,7 @@ print(oracle.judge(O, L, Q_1, K, V, scale=1.0))
 # The result is exact, though neither step knew the whole row. Watch one query and the first column of $V$.
 
 # %%
-query = 0     # 1 is the other query
+query = 0     # change me: 1 is the other query
 play_softmax(scores=(Q_1 @ K.T)[query], values=V[:, 0], tile=2)
 
 # %% [markdown]
@@ -363,10 +361,10 @@ with Memory() as by_tiles:
     _, L = fa2_forward(Q, K, V, B_r=64, B_c=64)
 share = (by_tiles.read + by_tiles.written - L.nbytes) / (naive.read + naive.written)
 said = compare("bytes by tiles as a share of naive attention's", my_share_of_naive, share)
-ways = {"naive": naive, "one key at a time": cost.online_softmax_forward(256, 256, 64), "by tiles": by_tiles}
-figures.bars({name: {"read": way.read, "written": way.written} for name, way in ways.items()},
-             f"By tiles, {share:.0%} of naive attention's bytes", "Modelled: counted by flashlab.memory, one key at a time by its formula.",
-             "HBM traffic", byte=True)
+one_key = cost.online_softmax_forward(256, 256, 64).traffic
+figures.bars({name: {"read": way.read, "written": way.written} for name, way in {"naive": naive, "by tiles": by_tiles}.items()},
+             f"By tiles, {share:.0%} of naive attention's bytes; one key at a time, {one_key / (naive.read + naive.written):.0f} times as many",
+             "Modelled: counted by flashlab.memory, one key at a time by its formula.", "HBM traffic", byte=True)
 
 # %% [markdown]
 # **Takeaway.** Tiles, an online softmax, one division: exact attention whose scores never leave the chip. This is FlashAttention.

@@ -11,7 +11,7 @@
 #
 # **You will be able to** write the inner step of FlashAttention-1; count the bytes it moves; choose tiles that fit the SRAM; read the paper's algorithm line by line; and explain why its dropout mask is never stored.
 #
-# **You need** chapters 03 (online softmax) and 04 (tiles) · **core:** sitting 1, 45 minutes, and sitting 2, 25 minutes · **further:** sitting 3, 25 minutes · **runs on** CPU
+# **You need** chapters 03 (online softmax) and 04 (tiles) · **core:** sitting 1, 45 minutes, and sitting 2, 10 minutes · **further:** sittings 3 and 4, 20 and 25 minutes · **runs on** CPU
 #
 # Chapter 03 gave a softmax that can be corrected later. Chapter 04 gave the tiles. Together they are FlashAttention, by [Dao et al. 2022](https://arxiv.org/abs/2205.14135).
 
@@ -40,7 +40,7 @@ inf = float("inf")
 #
 # FA1 loads one block of keys and values and keeps it on chip while every query block passes by. Then it takes the next key block. Between two visits of a query block, its running state waits in HBM: the output $O_i$, the sum $l_i$ and the maximum $m_i$.
 #
-# Here are the two loops. The step itself, `fa1._step`, comes from the package; you will write your own in a moment.
+# Here are the two loops. The step itself comes from the package; you will write your own.
 
 # %%
 def FA1(Q, K, V, B):
@@ -73,7 +73,7 @@ reads = {name: sum(event.read for event in mem.log if event.name == name and eve
 said = compare("times each number is read by FA1", my_reads, reads)
 
 # %% [markdown]
-# Watch it line by line. Which tensors stay on chip, and which come and go?
+# Watch it. Which tensors stay on chip, and which come and go?
 
 # %%
 play(record(FA1, q, k, v, B=4, sram_bytes=1024))
@@ -100,7 +100,7 @@ check("ex05_fa1_inner_loop")
 reveal("ex05_fa1_inner_loop")
 
 # %% [markdown]
-# `replay` runs your own step inside FA1's loops, line by line. If a number is wrong, the player opens where it was stored.
+# `replay` runs your step inside FA1's loops. If a number is wrong, the player opens where it was stored.
 
 # %%
 replay("ex05_fa1_inner_loop")
@@ -119,9 +119,7 @@ for seen in (16, 32, 48):
 #
 # *End of sitting 1. To continue later, run the notebook from the top.*
 #
-# ## Sitting 2 (core) · Bytes and tiles
-#
-# ### The bytes
+# ## Sitting 2 (core) · The bytes
 #
 # | | moved between HBM and chip |
 # |---|---|
@@ -153,9 +151,11 @@ figures.traffic_against(points)
 #
 # **Takeaway.** The traffic still grows with $N^2$, but divided by $B_c$: a $B_c$ twice as large halves it.
 #
-# ### How large may a tile be?
+# *End of sitting 2 and of the core. You can go on to [chapter 06](06_flash_attention_2.ipynb).*
 #
-# So make $B_c$ as large as the SRAM allows. Let $M$ be the number of elements that fit. The paper's rule is $B_c = \lceil M/4d \rceil$ and $B_r = \min(\lceil M/4d \rceil, d)$. $K_j$ and $V_j$ then take a quarter of $M$ each, and the minimum keeps $S_{ij}$ to about a quarter.
+# ## Sitting 3 (further) · How large may a tile be? (20 minutes)
+#
+# Fewer bytes move if $B_c$ is as large as the SRAM allows. Let $M$ be the number of elements that fit. The paper's rule is $B_c = \lceil M/4d \rceil$ and $B_r = \min(\lceil M/4d \rceil, d)$. $K_j$ and $V_j$ then take a quarter of $M$ each, and the minimum keeps $S_{ij}$ to about a quarter.
 #
 # **Your turn** ([exercises/ex05_tile_sizes.py](../exercises/ex05_tile_sizes.py), 15 minutes). Write this rule, and a second one that leaves more room.
 
@@ -191,9 +191,9 @@ figures.tiles_in_sram({f"the paper's {B_r} × {B_c}": needed, "64 × 64": tile_b
 #
 # **Takeaway.** Tile sizes are a budget: strips of $d$ columns, squares of scores, and whatever is being computed at the moment.
 #
-# *End of sitting 2 and of the core. You can go on to [chapter 06](06_flash_attention_2.ipynb).*
+# *End of sitting 3. To continue later, run the notebook from the top.*
 #
-# ## Sitting 3 (further) · The paper, masks and dropout
+# ## Sitting 4 (further) · The paper, masks and dropout (25 minutes)
 #
 # ### The paper's algorithm, line by line
 #
@@ -275,7 +275,7 @@ print("rows that see no key:", int((L == -inf).sum()), "of 100; the largest |O| 
 #
 # ### Dropout without a mask
 #
-# Training drops entries of $P$ at random, and the backward pass has to drop the same ones. Storing the mask would take $N^2$ entries. So line 1 saves the state of the random generator instead: from the same state, it draws the same numbers again.
+# Training drops entries of $P$ at random, and the backward pass has to drop the same ones. Storing the mask would take $N^2$ entries. So line 1 saves the random generator's state: from it, the same numbers are drawn again.
 
 # %%
 Q, K, V = (torch.randn(1024, 64) for _ in range(3))

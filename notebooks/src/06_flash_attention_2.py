@@ -11,7 +11,7 @@
 #
 # **You will be able to** write the forward pass of FlashAttention-2, explain why it moves fewer bytes than FlashAttention-1 and keeps more of the GPU busy, and skip the tiles that a causal mask hides.
 #
-# **You need** chapter 05 · **core:** sittings 1 and 2, 45 minutes each · **further:** sitting 3, 40 minutes · **runs on** CPU
+# **You need** chapter 05 · **core:** sittings 1 and 2, 45 and 30 minutes · **further:** sittings 3 and 4, 30 minutes each · **runs on** CPU
 #
 # In FA1 a key block stays on chip while every query block passes by. [FlashAttention-2](https://arxiv.org/abs/2307.08691) (Dao 2023) swaps the two loops: a query block stays, and the key blocks pass by. The result is the same. What changes is how many bytes move, and how much work can run at the same time.
 
@@ -47,7 +47,7 @@ with Memory() as mem1:
 figures.traffic_by_tensor({"fa1_forward": mem1.log})
 
 # %% [markdown]
-# Most of FA1's traffic is running state: unfinished outputs that go to HBM, only to be fetched again for the next key block.
+# Most of FA1's traffic is running state: unfinished outputs that go to HBM and come back.
 #
 # ### Swap the loops
 #
@@ -162,16 +162,7 @@ P = torch.softmax(Q.double() @ K.double().T * d**-0.5, dim=-1)
 print(f"error of this tile of P: {max_error(P_ij, P[rows, cols]):.1e}")
 
 # %% [markdown]
-# $L$ also lets finished results be combined. **Your turn** ([exercises/ex06_use_of_L.py](../exercises/ex06_use_of_L.py), 15 minutes). Two programs have each processed half of the keys and divided by their own $l$. Combine their $(O, L)$ into the result for all keys.
-
-# %%
-check("ex06_use_of_L")
-
-# %%
-reveal("ex06_use_of_L")
-
-# %% [markdown]
-# **Takeaway.** With $L$, any tile of $P$ can be recomputed, and results for different keys can be combined. The backward pass (chapter 08), decoding (13) and attention on many GPUs (14) rely on this.
+# **Takeaway.** With $L$, any tile of $P$ can be recomputed: the backward pass (chapter 08) relies on it.
 #
 # ### What can run at the same time?
 #
@@ -225,7 +216,7 @@ figures.programs_on_sms({"fa1_forward": (batch * heads, T_r), "fa2_forward": (ba
 #
 # ### Causal attention: skip the tiles that no query sees
 #
-# With a causal mask, a query block can stop at the last key that its last query sees. (Our FA1 visits every tile, as its paper does; the authors' CUDA code skips.)
+# With a causal mask, a query block can stop at the last key that its last query sees. (Our FA1 visits every tile.)
 #
 # **Predict** the share of tiles that FA2 visits at $N = 1024$, with tiles of $64 \times 64$.
 
@@ -275,18 +266,13 @@ figures.tile_traversal(logs, 64, 64)
 #
 # *End of sitting 2 and of the core. You can go on to [chapter 07](07_counting_hbm_traffic.ipynb), or to [chapter 09](09_triton_basics.ipynb) on the way to your Triton kernel.*
 #
-# ## Sitting 3 (further) · Operations, warps, and a printed algorithm
+# ## Sitting 3 (further) · Operations, warps, and results that combine
 #
 # ### Operations outside the matrix products
 #
-# Dividing once also saves operations. The model counts one for each element of a result, and one for each element that a sum or maximum reads.
-
-# %%
-for name, mem in [("FA1", mem1), ("FA2", mem2)]:
-    print(f"{name}, for each score: {mem.matmul_flops / N**2:.0f} FLOPs in products, {mem.other_flops / N**2:.2f} other operations")
-
-# %% [markdown]
-# Why save one operation beside 256 FLOPs in products? It runs on slower units. An A100 does 312 TFLOP/s in 16-bit products but 19.5 TFLOP/s in float32 arithmetic. A FLOP in a product is $312/19.5 = 16$ times as fast. Both rates count a multiply-add as two FLOPs. A multiplication alone takes as long as a multiply-add, so it takes the time of $2 \cdot 16 = 32$ FLOPs in products.
+# Dividing once also saves operations. The model counts one for each element of a result, and one for each element that a sum or maximum reads. For each score FA1 has {{mem1.other_flops / N**2:.2f}} of them and FA2 {{mem2.other_flops / N**2:.2f}}, beside {{mem2.matmul_flops / N**2:.0f}} FLOPs in products.
+#
+# Why save one operation beside 256 FLOPs? It runs on slower units. An A100 does 312 TFLOP/s in 16-bit products but 19.5 TFLOP/s in float32 arithmetic. A FLOP in a product is $312/19.5 = 16$ times as fast. Both rates count a multiply-add as two FLOPs. A multiplication alone takes as long as a multiply-add, so it takes the time of $2 \cdot 16 = 32$ FLOPs in products.
 #
 # Exponentials run on fewer units still. An H100 does 989 TFLOP/s in products and 3.9 T exponentials/s. Each score needs $4d$ FLOPs in products, and one exponential.
 #
@@ -313,7 +299,7 @@ figures.bars({f"d = {head}, {unit}": 1e12 * time for head in times for unit, tim
              "picoseconds a score, on the whole GPU", worse=[f"d = {head}, exponential" for head in times])
 
 # %% [markdown]
-# FlashAttention-3 overlaps the exponentials of one tile with the products of another. FlashAttention-4 also computes some of them as polynomials, on the multiply-add units of a Blackwell GPU. (The bars of other operations are upper limits: real kernels fuse several of them.)
+# FlashAttention-3 overlaps the exponentials of one tile with the products of another. FlashAttention-4 also computes some of them as polynomials, on the multiply-add units of a Blackwell GPU.
 #
 # **Takeaway.** Count operations by the unit that does them. A few operations on a slow unit can matter as much as many on a fast one.
 #
@@ -326,6 +312,23 @@ figures.split_among_warps(B_r=64, B_c=128, d=64, warps=4)
 
 # %% [markdown]
 # **Takeaway.** Give each worker its own output rows, and no partial result has to be exchanged.
+#
+# ### Combine two results
+#
+# **Your turn** ([exercises/ex06_use_of_L.py](../exercises/ex06_use_of_L.py), 15 minutes). Two programs have each processed half of the keys and divided by their own $l$. Combine their $(O, L)$ into the result for all keys.
+
+# %%
+check("ex06_use_of_L")
+
+# %%
+reveal("ex06_use_of_L")
+
+# %% [markdown]
+# **Takeaway.** Results for different keys combine by their $L$. Decoding (chapter 13) and attention on many GPUs (14) rely on this.
+#
+# *End of sitting 3. To continue later, run the notebook from the top.*
+#
+# ## Sitting 4 (further) · A printed algorithm
 #
 # ### Find the bugs
 #
@@ -363,7 +366,7 @@ reveal("ex06_published_line")
 #
 # ### An open question
 #
-# A language model writes one token at a time: one query, a hundred thousand keys, 16 heads, batch 1. How many of 132 SMs does FA2 use? You can do better: split the keys among programs and combine their results with $L$. How many splits would you choose, and what does combining them cost? (Chapter 13 builds this; it is known as Flash-Decoding.)
+# A language model writes one token at a time: one query, a hundred thousand keys, 16 heads, batch 1. How many of 132 SMs does FA2 use? Split the keys among programs and combine their results with $L$. How many splits would you choose, and what does combining them cost? (Chapter 13 builds this.)
 
 # %%
 # Your experiment goes here.

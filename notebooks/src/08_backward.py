@@ -353,7 +353,7 @@ _ = compare("dQ's share of FA1's backward", my_dQ_share,
 # **Watch it**, in small. Follow $dQ$, which moves at every step, and $dK$ and $dV$, which leave the chip once.
 
 # %%
-q, k, v, do = (torch.randn(16, 4) for _ in range(4))
+q, k, v, do = (torch.randn(12, 4) for _ in range(4))
 o, l, m = fa1_forward(q, k, v, return_lm=True)
 play(record(fa1_backward, q, k, v, o, do, l, m, B_r=4, B_c=4, sram_bytes=2048))
 
@@ -396,7 +396,13 @@ figures.matrices({"tiles of 16 × 16": forward_mask, "tiles of 16 × 8": backwar
 #
 # ### FA2's backward pass
 #
-# [FlashAttention-2's Algorithm 2](https://arxiv.org/abs/2307.08691) has the same loops. It uses $L$ instead of $l$ and $m$, and computes $D$ once, before the loops, so $O_i$ is no longer loaded in them. Skipping whole causal tiles is our addition. The code is [flashlab/rungs/fa2_backward.py](../flashlab/rungs/fa2_backward.py).
+# [FlashAttention-2's Algorithm 2](https://arxiv.org/abs/2307.08691) has the same loops. New, beside [flashlab/rungs/fa2_backward.py](../flashlab/rungs/fa2_backward.py):
+#
+# | Algorithm 2 | the rung |
+# |---|---|
+# | $D = \mathrm{rowsum}(dO \circ O)$ once, before the loops, which no longer load $O_i$ | `_preprocess` |
+# | $P_{ij} = e^{S_{ij} - L_i}$, one number for a row instead of $l_i$ and $m_i$ | `torch.exp(S_ij - L_safe[:, None])` |
+# | (our addition: hidden causal tiles are skipped) | `if all_hidden(rows, cols, shift)` |
 
 # %%
 O, L = fa2_forward(Q, K, V)

@@ -46,7 +46,7 @@ device = kernel_device()
 #
 # ### Where an element lies
 #
-# A kernel gets the address of a tensor's first element, and no tensor. Memory is one long line. A tensor's **strides** say how many elements to step over for the next row and for the next column. So element $(i, j)$ lies at `pointer + i * stride_0 + j * stride_1`.
+# A kernel gets the address of a tensor's first element. Memory is one long line. A tensor's **strides** say how many elements to step over for the next row and for the next column. So element $(i, j)$ lies at `pointer + i * stride_0 + j * stride_1`.
 #
 # **Predict.** `T` holds 0 to 11 in 3 rows of 4. At which address, counted in elements, lies `T[2, 1]`? Which strides has `T.T`, which uses the same memory?
 
@@ -102,7 +102,7 @@ figures.vector_accesses({"copy_kernel": touched(lambda: copy_kernel[grid](X, Out
 check("ex09_vector_add")
 
 # %% [markdown]
-# This picture shows the addresses of a finished kernel and, once you have begun, of yours. Run it again while you work, also with other sizes.
+# Here are the addresses of a finished kernel and, once you have begun, of yours. Run it again while you work.
 
 # %%
 from flashlab_course.gpu import vector_add as vectors
@@ -265,7 +265,13 @@ figures.curves(shares, f"The fused softmax runs at {min(shares['one program a ro
                "columns N, float16", "% of a copy's speed", log="x", ticks=[256, 1024, 4096, 16384], ylim=(0, 115), ceilings={"a copy": 100})
 
 # %% [markdown]
-# **Takeaway.** Time follows traffic: five operations in one kernel take about as long as a copy. FlashAttention is this idea with two matrix products inside.
+# <details><summary><b>Why?</b> (after the comparison)</summary>
+#
+# The five kernels move {{crossings / 2:.0f}} times a copy's bytes, so {{200 / crossings:.0f}} % is their limit. They reach {{shares["five kernels"][4096]:.0f}} %: they also move fewer bytes a second.
+#
+# </details>
+#
+# **Takeaway.** Traffic sets a speed limit. One kernel instead of five raises it {{crossings / 2:.0f}} times. Reaching it is another matter: `torch.softmax` moves as few bytes as ours, at {{min(shares["torch.softmax"].values()):.0f}} to {{max(shares["torch.softmax"].values()):.0f}} % of a copy's speed. FlashAttention adds two matrix products.
 #
 # *End of sitting 2 and of the core. You can go on to [chapter 10](10_triton_forward.ipynb).*
 #
@@ -282,17 +288,11 @@ check("ex09_view_strides")
 reveal("ex09_view_strides")
 
 # %% [markdown]
-# A reshape is free only if strides can describe the result. `T.T.view(12)` fails, because no single stride describes this line; `T.T.reshape(12)` copies.
-
-# %%
-lines = {name: dict(enumerate(view.flatten().tolist())) for name, view in {"T": T, "T.T": T.T}.items()}
-figures.curves(lines, "One stride describes T; none describes T.T, read row by row", "Definition: T's numbers are their own addresses.",
-               "element, row by row", "address, in elements")
-
-# %% [markdown]
+# A reshape is free only if strides can describe the result. Read row by row, `T.T` lies at 0, 4, 8, 1, ...: no stride describes that, so `T.T.view(12)` fails and `T.T.reshape(12)` copies.
+#
 # ### One number for a program
 #
-# `double_kernel` had a grid of two axes. Large kernels often use one axis, for two reasons. Only the first axis is long: it takes $2^{31} - 1$ programs, the other two 65,535 each. And programs start roughly in the order of their numbers, so the kernel can decide which tiles are worked on at the same time.
+# `double_kernel` had a grid of two axes. Large kernels often use one, because only the first axis is long: it takes $2^{31} - 1$ programs, the other two 65,535 each. And programs start roughly in the order of their numbers, so the kernel decides which tiles are made at the same time.
 
 # %%
 @triton.jit
@@ -317,7 +317,7 @@ figures.matrix_accesses({"who_kernel": touched(lambda: who_kernel[(T_m * T_n,)](
 #
 # ### Sectors of a load
 #
-# The order in which lanes visit a matrix does not change the result, but it changes the time. Memory moves in **sectors** of 32 bytes. A warp's 32 lanes load 32 float32 numbers, 128 bytes.
+# Memory moves in **sectors** of 32 bytes. A warp's 32 lanes load 32 float32 numbers, 128 bytes.
 #
 # **Predict** how many sectors such a load moves if neighboring lanes go along a row of a large matrix, and if they go down a column.
 
@@ -325,18 +325,19 @@ figures.matrix_accesses({"who_kernel": touched(lambda: who_kernel[(T_m * T_n,)](
 my_sectors = {"along a row": None, "down a column": None}
 
 # %% [markdown]
-# **Run and compare.** Chapter 02's thread-by-thread interpreter knows the address that each lane asks for.
+# **Run and compare.** Watch the lanes of a warp. Then change the last line to see them go along a row.
 
 # %%
 from flashlab_course.gpu import simt
 from flashlab_course.gpu.simt import launch
+from flashlab_course.player.lanes import play_lanes
 
 A, B_, C = (torch.zeros(64, 64) for _ in range(3))
 traces = {"along a row": launch(simt.matrix_add, (2, 64), (32, 1))(A, B_, C, 64, 64),
           "down a column": launch(simt.matrix_add_down_columns, (2, 64), (32, 1))(A, B_, C, 64, 64)}
 counts = {name: trace.sectors("load") for name, trace in traces.items()}
 compare("sectors of a load", my_sectors, {name: moved // loads for name, (moved, loads) in counts.items()})
-figures.sectors_touched(traces, columns=64)
+play_lanes(traces["down a column"])     # change me
 
 # %% [markdown]
 # Along a row, lanes share sectors: the access is **coalesced**. Down a column, each lane fetches a sector of its own and uses 4 of its 32 bytes.
@@ -394,7 +395,16 @@ figures.bars(speeds, f"A transposed operand costs PyTorch {slower['PyTorch']:.1f
 #
 # ## Sitting 5 (further) · A matrix product (40 minutes)
 #
-# One program makes one tile of $C = AB$. It goes along a strip of $A$ and down a strip of $B$, and adds up the products of their tiles, as in chapter 04. `tl.dot(a, b, acc)` multiplies two tiles and adds the result to `acc`.
+# One program makes one tile of $C = AB$. It goes along a strip of $A$ and down a strip of $B$, and adds up the products of their tiles. Here chapter 04's product makes four such tiles, one after the other:
+
+# %%
+from flashlab.rungs.block_matmul import block_matmul
+from flashlab_course.player import record
+
+play(record(block_matmul, torch.randn(8, 12), torch.randn(12, 8), B_m=4, B_n=4, B_k=4, sram_bytes=1024))
+
+# %% [markdown]
+# In Triton, `tl.dot(a, b, acc)` multiplies two tiles and adds the result to `acc`.
 #
 # **Predict.** $A$ is $80 \times 48$, $B$ is $48 \times 112$, and tiles are $16 \times 16$. How many programs are there, and how often is each element of $A$ and of $B$ loaded?
 
@@ -440,7 +450,7 @@ reveal("ex09_matmul")
 my_sum = None
 
 # %%
-sums = {"float16": [], "float32": []}
+sums = {"float16": [], "float32": []}                       # change me
 for name, values in sums.items():
     total = torch.zeros((), dtype=getattr(torch, name))
     for _ in range(4096):
@@ -452,7 +462,7 @@ said.on(figures.curves({name: dict(enumerate(values, 1)) for name, values in sum
                        "Measured here: one addition after the other.", "how many times 1 was added", "sum"), x=4096)
 
 # %% [markdown]
-# Adding 1 gives a number half-way between two float16 numbers, and rounding goes back. float16 also ends at the bottom: below about $6 \cdot 10^{-8}$ there is only 0, so the square of $10^{-4}$ is 0. bfloat16 has the range of float32, but only two to three digits.
+# Adding 1 gives a number half-way between two float16 numbers, and rounding goes back. **Change this and run again**: where does `"bfloat16"` stop, with its 8 bits?
 #
 # `tl.dot` takes 16-bit operands and adds in float32. Both operands must have one type. On chip, results are float32 and tiles of $V$ are float16, so one of them must be cast. Casting down, `p.to(v.dtype)`, uses the tensor cores:
 
@@ -477,7 +487,7 @@ figures.bars(ms, f"One kernel, {min(ms.values()):.3f} to {max(ms.values()):,.0f}
              "ms", log=True, worse=tuple(how for how in ms if how != "do_bench, L2 cleared"))
 
 # %% [markdown]
-# Without `synchronize`, Python's clock times only the launch. In a loop the 32 MiB stay in L2. `triton.testing.do_bench(f)` warms up, clears L2 before each run, and uses the GPU's own events; `quantiles=[0.5, 0.2, 0.8]` gives the median and the spread.
+# Without `synchronize`, Python's clock times only the launch. `triton.testing.do_bench(f)` warms up, clears L2 before each run, and uses the GPU's own events; `quantiles=[0.5, 0.2, 0.8]` gives the median and the spread.
 #
 # **Takeaway.** Warm up, use the GPU's clock, decide what the cache may hold, and give a median with its spread.
 #
@@ -517,11 +527,13 @@ for case, found in findings.items():
     print(f"{case}\n{lint.as_text(found)}\n")
 
 # %% [markdown]
+# **Change this and run again**: add one argument to `tl.dot`, so that the lint has nothing to say about the second launch.
+#
 # **Takeaway.** If a kernel passes in the interpreter, its algorithm is right on these inputs. Stray addresses pass silently there, and races cannot show, because programs run one after the other.
 #
 # ### An open question
 #
-# In sitting 4, the sectors stay the same from stride 8 to 16, 32 a load, and the time still doubles; from 16 to 32 it stays. Which part of the machine could work in pieces of 64 bytes? Which counters (sectors loaded, bytes through L2, bytes read from DRAM) would you measure, at which strides?
+# In sitting 4, a load moves 32 sectors at stride 8 and at stride 16, and the time still doubles; from 16 to 32 it stays. Which part of the machine could work in pieces of 64 bytes? Which counters would you read?
 #
 # ## Sources
 #

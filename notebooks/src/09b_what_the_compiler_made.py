@@ -13,7 +13,7 @@
 #
 # **You need** chapter 09 with its exercises · **further:** sittings 1 and 2, 25 minutes each · **runs on** CPU or GPU; Triton, so Linux
 #
-# Any machine with Triton can compile for any NVIDIA GPU, so everything here but the times is done on yours.
+# Any machine with Triton can compile for any NVIDIA GPU: only the times here are recorded.
 
 # %%
 import flashlab  # first: it tells Triton whether to compile or to interpret
@@ -115,8 +115,8 @@ ms = {names[row["transposed_load"], row["stride_known"]]: row["ms"] for row in p
 known = {name: ms[name.replace("hidden", "known")] for name in ms}
 known["transposed load, stride known"] = ms["load as it lies, stride known"]
 truth = {name: ms[name] / known[name] for name in ms if name != "load as it lies, stride known"}
-figures.bars(ms, f"Transposed or not: {truth['transposed load, stride known']:.2f} times the time. A stride hidden: "
-                 f"{truth['load as it lies, stride hidden']:.1f} times", words, "ms", worse=tuple(n for n in ms if "hidden" in n))
+figures.bars(ms, f"Stride known: equally fast. Stride hidden: {truth['transposed load, stride hidden']:.1f} "
+                 f"and {truth['load as it lies, stride hidden']:.1f} times the time", words, "ms", worse=tuple(n for n in ms if "hidden" in n))
 
 # %% [markdown]
 # If the stride is known, both versions become the same loads. The PTX shows it without a GPU:
@@ -133,9 +133,9 @@ for name, binary in zip(names.values(), compile_all(jobs), strict=True):
     print(f"{name:<31} {wide:>2} loads of 16 bytes, {narrow:>2} of 2 bytes")
 
 # %% [markdown]
-# If the stride is hidden, Triton has to guess. It lines the lanes up along the tile's first dimension. This is $K$'s contiguous one only in the transposed load.
+# If the stride is hidden, both load $K$ by twos, and Triton lines the lanes up along the tile's first dimension. Only in the transposed load is that $K$'s contiguous one, so that lanes share sectors (chapter 09).
 #
-# **Takeaway.** It does not matter in which way you write it. It matters what the compiler knows about strides: let strides of 1 be visible.
+# **Takeaway.** Let the compiler see strides of 1. Then either way of writing the load will do.
 #
 # ### Blocks against scalars
 #
@@ -149,7 +149,7 @@ slower = ms["one number at a time"] / ms["a block at a time"]
 figures.bars(ms, f"One number at a time takes {slower:.1f} times as long", words, "ms", worse=("one number at a time",))
 
 # %% [markdown]
-# A scalar is the same for the whole program. All 128 threads do the same additions, one after the other, and each waits for memory. Scalars are for addresses and loop counters.
+# All 128 threads do the same additions, one after the other, and each waits for memory. Scalars are for addresses and loop counters.
 #
 # ### Branches: constexpr or not
 #
@@ -186,14 +186,14 @@ for name, found in counts.items():
 my_strips = {"row by row": None, "at best": None}
 
 # %%
-from flashlab_course.gpu.matmul import tiles_in_order
+from flashlab_course.gpu import matmul as matmuls
 
 
 def strips(tiles):
     return len({i for i, _ in tiles}) + len({j for _, j in tiles})
 
 
-orders = {f"group = {group}": tiles_in_order(9, 9, group) for group in (1, 3)}
+orders = {f"group = {group}": matmuls.tiles_in_order(9, 9, group) for group in (1, 3)}
 compare("strips for 9 programs", my_strips, {"row by row": strips(orders["group = 1"][:9]), "at best": strips(orders["group = 3"][:9])})
 first = {name: (np.zeros((9, 9)), np.full((9, 9), "", dtype=object)) for name in orders}
 for name, tiles in orders.items():
@@ -202,6 +202,20 @@ for name, tiles in orders.items():
 figures.matrices(first, " or ".join(f"{strips(tiles[:9])}" for tiles in orders.values()) + " strips of A and B for 9 programs: the order decides",
                  "Definition: in the cells the program, of the first 9; gray: of later ones. A row of tiles needs a strip of A, a column one of B.",
                  "tile column: a strip of B", "tile row: a strip of A")
+
+# %% [markdown]
+# Watch both orders on $6 \times 6$ tiles. How many strips do the first 9 programs load now?
+
+# %%
+from flashlab.triton_mode import interpreted
+from flashlab_course.player import play, record_kernel
+
+A, B = torch.randn(96, 16), torch.randn(16, 96)
+if interpreted():
+    runs = [record_kernel(lambda g=g: matmuls.matmul(A, B, B_m=16, B_n=16, B_k=16, group=g)) for g in (1, 3)]
+    for run, name in zip(runs, orders, strict=True):
+        run.title = name
+play(*runs) if interpreted() else print("Kernels are compiled here. Set TRITON_INTERPRET=1 to see the player.")
 
 # %% [markdown]
 # The package's matrix product works in groups of 8 tile rows. At $8192^3$ each matrix has 128 MiB, more than the 50 MB of L2.
@@ -215,7 +229,7 @@ figures.curves({name: {group: 100 * found[group] / found[1] for group in sorted(
                f"{words} Bytes: ncu, in another run.", "tile rows a group", "% of row by row", log="x", ylim=(0, 110))
 
 # %% [markdown]
-# Far fewer bytes come from DRAM, yet the time hardly changes, because this product waits for arithmetic (chapter 02's roofline).
+# Far fewer bytes come from DRAM, yet the time hardly changes: this product waits for arithmetic (chapter 02's roofline).
 #
 # **Takeaway.** Programs that run together should share what they read. It costs four lines of integer arithmetic.
 #
@@ -248,11 +262,9 @@ figures.curves({row["precision"] + row["by"].removeprefix("kernel").replace("tor
                words, "error, of the mean", "TFLOP/s", log="xy", ticks=[1e-6, 1e-5, 1e-4, 1e-3], names=figures.power_text)
 
 # %% [markdown]
-# The speed depends on $B$'s layout. For 32-bit operands, Hopper's tensor cores want $K$ as the contiguous direction. A row-major $B$ is turned around on its way to shared memory, in copies of 4 bytes instead of 16:
+# By their errors, `tl.dot` cuts off, and PyTorch rounds. The speed depends on $B$'s layout. For 32-bit operands, Hopper's tensor cores want $K$ as the contiguous direction. A row-major $B$ is turned around on its way to shared memory, in copies of 4 bytes instead of 16:
 
 # %%
-from flashlab_course.gpu import matmul as matmuls
-
 A = meta(4096, 4096, dtype=torch.float32)
 common = {"A": A, "B": A, "C": A, "M": 4096, "N": 4096, "K": 4096, "group": 8, "precision": "tf32", "stride_Cm": 4096, "stride_Cn": 1,
           "stride_Am": 4096, "stride_Ak": 1, "B_m": 128, "B_n": 128, "B_k": 32, "num_warps": 8, "num_stages": 3}
@@ -305,7 +317,7 @@ figures.curves(shares, f"At 1024³ {shares['pointers'][1024]:.0f} and {shares['d
                log="x", ylim=(0, 115), ceilings={"torch": 100})
 
 # %% [markdown]
-# At $1024^3$ both are far behind: tiles of $128 \times 256$ make 32 programs, and an H100 has 132 SMs. Descriptors are ahead there; we have not examined why.
+# At $1024^3$ both are far behind: tiles of $128 \times 256$ make 32 programs, and an H100 has 132 SMs. Why descriptors are ahead there, we have not examined.
 #
 # **Takeaway.** Descriptors take over addresses, edges and masks. Whether they also save time, only a measurement says: in large products they do not.
 #
@@ -344,7 +356,7 @@ print(f"spilled at 8192³: {spilled[8]:.0f} GB with 8 warps, {spilled[4]:.0f} GB
 figures.bars(speeds, f"Half the warps, {cost:.1f} times the time", words, "TFLOP/s", worse=tuple(n for n in speeds if "4 warps" in n))
 
 # %% [markdown]
-# Spills are traffic. The assembler also warns that the matrix instructions are serialized: each waits for the one before.
+# Spills are traffic. The matrix instructions also wait for each other then, as the assembler warns.
 #
 # **Takeaway.** Read registers, spills, shared memory and instructions before you measure. It takes a second and no GPU.
 #

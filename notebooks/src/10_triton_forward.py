@@ -11,9 +11,9 @@
 #
 # **You will be able to** write FlashAttention-2's forward pass as a Triton kernel, from the launch grid to the last mask; explain each line of it; and say what the interpreter on a CPU proves and what it hides.
 #
-# **You need** chapters 06 and 09 (core) · **core:** sitting 1, 20 minutes, and sitting 2, 40 minutes · **further:** sittings 3 to 6, 15 to 35 minutes each · **runs on** CPU (interpreted) or GPU (compiled); Triton, so Linux
+# **You need** chapters 06 and 09 (core) · **core:** sittings 1 and 2, 45 minutes each · **further:** sitting 3, 20 minutes, and sitting 4, 35 minutes · **runs on** CPU (interpreted) or GPU (compiled); Triton, so Linux
 #
-# You wrote this algorithm in PyTorch in chapter 06. Now you write it as one function that a GPU runs in thousands of copies.
+# You wrote this algorithm in PyTorch in chapter 06. Now you write it as one function that a GPU runs in thousands of copies: first one tile of scores, then the whole program.
 
 # %%
 import flashlab  # first: it tells Triton where to run
@@ -51,7 +51,7 @@ device, how = ("cpu", "interpreted") if interpreted() else ("cuda", "compiled")
 #
 # ### The outer loop becomes the grid
 #
-# No query block needs the result of another, so each query block of each head becomes a program. **Predict** the number of programs for 2 sequences, 3 heads, 100 queries and $B_r = 32$. How many rows does the last block of a head have?
+# No query block needs another's result, so each query block of each head becomes a program. **Predict** the number of programs for 2 sequences, 3 heads, 100 queries and $B_r = 32$. How many rows does the last block of a head have?
 
 # %%
 my_grid = {"programs": None, "rows of the last block": None}
@@ -64,23 +64,35 @@ figures.matrices({"": numbers.view(2 * 3, T_r).T}, f"{len(numbers)} programs, on
                  "Definition: in the cells tl.program_id(0).", "head b · H + h", "query block i")
 
 # %% [markdown]
-# A program knows its number and nothing else. Division and remainder give the query block and the head: `i, head = program % T_r, program // T_r`. (The exercise has a grid of two axes: `tl.program_id(0)` is $i$ and `tl.program_id(1)` is the head.)
+# A program knows its number and nothing else. Division and remainder give the query block and the head: `i, head = program % T_r, program // T_r`. (Grids of two axes, as in the exercises, save this step.)
 #
 # A program multiplies its own number by strides. Triton passes small integers as 32-bit numbers, and 32-bit products overflow at $2^{31}$. So write `.to(tl.int64)` on the program's own index before it meets a stride.
 #
-# `tl.dot` multiplies two tiles, on tensor cores where the dtype allows it. Its operands may have 16 bits. Everything that a program adds up ($S_{ij}$, $l_i$, $O_i$) is float32. $K_j$ is loaded by rows, so that neighboring threads read neighboring addresses. `.T` then turns the tile, not the memory.
+# ### One tile of scores
 #
+# `tl.dot(Q_i, K_j.T)` multiplies two tiles of one dtype, on tensor cores where that dtype allows it. The operands may have 16 bits; the scores are float32. $K_j$ is loaded by rows, so that neighboring threads read neighboring addresses. `.T` then turns the tile, not the memory.
+#
+# **Your turn** ([exercises/ex10_tile_of_scores.py](../exercises/ex10_tile_of_scores.py), 25 minutes). One program computes one tile of $S$: strides, a mask for each side, and 64-bit offsets. The checker puts NaN around every tensor.
+
+# %%
+check("ex10_tile_of_scores")
+
+# %%
+reveal("ex10_tile_of_scores")
+
+# %%
+replay("ex10_tile_of_scores")
+
+# %% [markdown]
 # ### The running softmax changes its spelling
 #
 # | PyTorch, chapter 06 | Triton |
 # |---|---|
 # | `S_ij.amax(-1)`, `P_ij.sum(-1)` | `tl.max(S_ij, 1)`, `tl.sum(P_ij, 1)` |
-# | `Q_i @ K_j.T` | `tl.dot(Q_i, K_j.T)`, both of one dtype |
 # | `torch.full((B_r,), -inf)` | `tl.full((B_r,), -float("inf"), tl.float32)` |
 # | `S_ij.masked_fill(hidden, -inf)` | `tl.where(visible, S_ij, -float("inf"))` |
-# | `load(K, cols)` | `tl.load(addresses, mask=..., other=0.0)` |
 #
-# Here is half of the kernel: a loop that computes the logsumexp of each row. It has no $V$, no $O$, one head, and no short tiles.
+# Everything that a program adds up ($S_{ij}$, $l_i$, $O_i$) is float32. Here is half of the kernel: a loop that computes the logsumexp of each row. It has no $V$, no $O$, one head, and no short tiles.
 
 # %%
 @triton.jit
@@ -102,7 +114,7 @@ def logsumexp_kernel(Q, K, L, scale, N_k, d: tl.constexpr, B_r: tl.constexpr, B_
 Q, K, L = 60 * torch.randn(64, 64, device=device), torch.randn(96, 64, device=device), torch.empty(64, device=device)
 logsumexp_kernel[(64 // 16,)](Q, K, L, 64**-0.5, 96, 64, 16, 16)
 _, truth = attention(Q, K, K)
-print(f"{how}: the largest L is {truth.max():.0f}, the error {max_error(L, truth):.1e}")
+print(f"{how}: off by {max_error(L, truth):.1e}, although exp({truth.max():.0f}) overflows float32")
 
 # %% [markdown]
 # Step through two programs and three key blocks. What is loaded once, what again, and what is stored?
@@ -203,7 +215,25 @@ _ = compare("NaN rows without m_safe", my_nan_rows, nan_rows["scores"])
 #
 # ## Sitting 2 (core) · Write it
 #
-# **Your turn** ([exercises/ex10_triton_forward.py](../exercises/ex10_triton_forward.py), 35 minutes). Compute query block $i$ of one head, causal or not, any sizes, with $O_i$ and $L_i$ as results. Start with one key block and no mask, and let the checker tell you what comes next. It is the hardest exercise of the core, and may take longer: stop after "two key blocks" if you like, and go on next time. If the step is too large, do the exercise of sitting 3 first.
+# Before you write it, watch one program: query block 1 of three, causal, in chapter 06's PyTorch. Which of $Q_i$, $O_i$, $K_j$ and $V_j$ stay on chip for the whole loop? Then change `i` and run it again: how many key blocks does block 2 load?
+
+# %%
+from flashlab_course.player import play, record
+
+
+def one_program(i, Q, K, V, B):
+    O, L = torch.empty_like(Q), torch.empty(len(Q))
+    with kernel("fa2_forward", Q=Q, K=K, V=V, O=O, L=L):
+        fa2._program(Q, K, V, O, L, slice(i * B, (i + 1) * B), B, len(K) - len(Q), 0.5)
+
+
+i = 1                                                                    # change me: 0, 1 or 2
+watched = record(one_program, i, *(torch.randn(n, 4) for n in (12, 16, 16)), 4, follow=fa2._program, sram_bytes=1024)
+watched.title = f"program {i} of 3"
+play(watched)
+
+# %% [markdown]
+# **Your turn** ([exercises/ex10_triton_forward.py](../exercises/ex10_triton_forward.py), 35 minutes). Compute query block $i$ of one head, causal or not, any sizes, with $O_i$ and $L_i$ as results. Begin with your tile of scores, for one key block and without a mask; the checker tells you what comes next. It is the hardest exercise of the core. After "two key blocks" you may stop, and go on next time.
 
 # %%
 check("ex10_triton_forward")
@@ -215,7 +245,7 @@ reveal("ex10_triton_forward")
 replay("ex10_triton_forward")
 
 # %% [markdown]
-# The solution visits every key block and hides what is not seen; to stay short, it does not stop early. [flashlab/kernels/fa2.py](../flashlab/kernels/fa2.py) stops early. It is one function of 50 lines, and adds batches, any `d` and `d_v`, heads that share keys, and dropout for chapter 11. Here are its lines beside those of chapter 06's inner step: the same names in the same order.
+# The solution visits every key block and hides what is not seen; to stay short, it does not stop early. [flashlab/kernels/fa2.py](../flashlab/kernels/fa2.py) stops early. It adds batches, any `d` and `d_v`, heads that share keys, and dropout for chapter 11. Here are its lines beside those of chapter 06's inner step: the same names in the same order.
 
 # %%
 def last_lines(function):
@@ -236,88 +266,36 @@ for name in both:
     print(f"{name:<7} PyTorch  {in_rung[name]}\n{'':<7} Triton   {in_kernel[name]}")
 
 # %% [markdown]
-# One more thing is different: the kernel numbers its query blocks backwards. Under a causal mask the last block has the most work, so it must not start last.
+# The kernel also numbers its query blocks backwards: under a causal mask the last block has the most work, so it must not start last.
 #
 # **Takeaway.** A Triton kernel is the same algorithm. The outer loop is the grid, slices are addresses, and short tiles are masks.
 #
 # *End of sitting 2 and of the core. [Chapter 11](11_triton_backward.ipynb) has the backward pass; [chapter 16](16_benchmarks.ipynb) measures your kernel.*
 #
-# ## Sitting 3 (further) · A smaller step: one tile of scores (35 minutes)
-#
-# ### Offsets beyond 32 bits
-#
-# **Predict.** A float16 tensor has $2^{31}$ elements. How many GB is it, and which offset does 32-bit arithmetic give for its end?
-
-# %%
-my_end = {"GB": None, "offset in 32 bits": None}
-
-# %%
-@triton.jit
-def offset_kernel(Out, head, stride_h):
-    tl.store(Out, (head * stride_h).to(tl.int64))                    # multiplied in 32 bits, widened too late
-    tl.store(Out + 1, head.to(tl.int64) * stride_h)                  # widened first
-
-
-big = torch.empty(16, 32, 65536, 64, dtype=torch.float16, device="meta")     # batch 16, 32 heads: no memory is taken
-offsets = torch.zeros(2, dtype=torch.int64, device=device)
-offset_kernel[(1,)](offsets, 16 * 32, big.stride(1))
-print(f"the end of the last head: in 32 bits {offsets[0]:,}, in 64 bits {offsets[1]:,}")
-_ = compare("2^31 elements", my_end, {"GB": big.nbytes / 1e9, "offset in 32 bits": offsets[0].item()})
-
-# %% [markdown]
-# The next batch would be read from 4 GB *before* the tensor. A tensor of this size is not rare on an 80 GB card.
-#
-# ### Write a tile of scores
-#
-# This kernel multiplies one tile of $Q$ by one tile of $K$. The scores do not fit float16.
-
-# %%
-@triton.jit
-def one_tile_kernel(Q, K, S, d: tl.constexpr, B_r: tl.constexpr, B_c: tl.constexpr):
-    rows, keys, col = tl.arange(0, B_r), tl.arange(0, B_c), tl.arange(0, d)
-    Q_i = tl.load(Q + rows[:, None] * d + col[None, :])              # (B_r, d)
-    K_j = tl.load(K + keys[:, None] * d + col[None, :])              # (B_c, d)
-    S_ij = tl.dot(Q_i, K_j.T, input_precision="ieee")                # (B_r, B_c)  "ieee": float32 stays float32, not TF32
-    tl.store(S + rows[:, None] * B_c + keys[None, :], S_ij)
-
-
-Q, K = (60 * torch.randn(16, 64, device=device, dtype=torch.float16) for _ in range(2))
-S = torch.empty(16, 16, device=device)                               # float32
-one_tile_kernel[(1,)](Q, K, S, 64, 16, 16)
-print(f"max |S - truth| is {max_error(S, Q.double() @ K.double().T):.2g}")
-print(f"the largest |S| is {S.abs().max():.0f}; float16 ends at {torch.finfo(torch.float16).max:.0f}")
-
-# %% [markdown]
-# **Your turn** ([exercises/ex10_tile_of_scores.py](../exercises/ex10_tile_of_scores.py), 25 minutes). This is `one_tile_kernel` with a grid of tiles, strides, a mask for each side, and 64-bit offsets. The checker puts NaN around every tensor.
-
-# %%
-check("ex10_tile_of_scores")
-
-# %%
-reveal("ex10_tile_of_scores")
-
-# %%
-replay("ex10_tile_of_scores")
-
-# %% [markdown]
-# *End of sitting 3. To continue later, run the notebook from the top.*
-#
-# ## Sitting 4 (further) · Shared heads, windows, lists of tiles (20 minutes)
+# ## Sitting 3 (further) · Shared heads, windows, lists of tiles (20 minutes)
 #
 # ### Heads that share keys
 #
-# In grouped-query attention several query heads use one key head. A kernel needs no copies of $K$ and $V$: it finds the key head by one integer division, $h_{kv} = \lfloor h / (H_q / H_{kv}) \rfloor$.
+# In grouped-query attention neighboring query heads share a key head. A kernel needs no copies of $K$ and $V$: it computes the number of the key head. **Change this and run again**, until all eight query heads agree with the kernel:
 
 # %%
-H_q, H_kv = 8, 2
-Q = torch.randn(1, H_q, 70, 32, device=device)
-K, V = (torch.randn(1, H_kv, 90, 32, device=device) for _ in range(2))
+def key_head(h, H_q, H_kv):
+    return h % H_kv                                                      # change me
+
+
+Q = torch.randn(1, 8, 70, 32, device=device)
+K, V = (torch.randn(1, 2, 90, 32, device=device) for _ in range(2))
 shared, _ = fa2_triton_forward(Q, K, V, B_r=64, B_c=64)
-copied, _ = fa2_triton_forward(Q, *(T.repeat_interleave(H_q // H_kv, 1) for T in (K, V)), B_r=64, B_c=64)
-print("key head of each query head:", [h // (H_q // H_kv) for h in range(H_q)])
-print(f"{how}: same bits as with {H_q // H_kv} copies of every key head: {torch.equal(shared, copied)}")
+yours = [attention(Q[0, h], K[0, key_head(h, 8, 2)], V[0, key_head(h, 8, 2)])[0] for h in range(8)]
+print(f"{how}: your key head is right for the query heads", [h for h in range(8) if max_error(shared[0, h], yours[h]) < 1e-3])
 
 # %% [markdown]
+# <details><summary><b>Why?</b> (after the run)</summary>
+#
+# $H_q / H_{kv} = 4$ query heads share a key head, so $h_{kv} = \lfloor h / 4 \rfloor$: one integer division.
+#
+# </details>
+#
 # ### A window, and sequences in a row
 #
 # Two features of models change which tiles there are, and nothing inside a tile:
@@ -357,7 +335,7 @@ figures.tile_grids(walks, 128)
 # %% [markdown]
 # The tiles of a window grow with $N \cdot$ `left`, not with $N^2$.
 #
-# A program of a packed call must find out whose block it holds. Sequence $s$ begins at token $c_s$; its blocks begin at slot $\lfloor c_s / B_r \rfloor + s$ of the grid. These are always slots enough, and the CPU need not wait for the lengths. A few programs find no work.
+# In a packed call, a program must find its sequence and its query block. The rule: sequence $s$, which begins at token $c_s$, owns the programs from number $\lfloor c_s / B_r \rfloor + s$ on, up to those of the next sequence. So each sequence has at least as many programs as query blocks; a program without a block stops at once.
 
 # %%
 Q = torch.randn(128, 4, 32, device=device)                               # (T, H, d): heads inside, as models have them
@@ -407,9 +385,9 @@ figures.tile_grids(logs, 128)
 #
 # **Takeaway.** A list saves the work that a mask hides, but only in whole tiles.
 #
-# *End of sitting 4. To continue later, run the notebook from the top.*
+# *End of sitting 3. To continue later, run the notebook from the top.*
 #
-# ## Sitting 5 (further) · Is it right? (15 minutes)
+# ## Sitting 4 (further) · Is it right, and on a GPU? (35 minutes)
 #
 # ### Each dtype against float64
 #
@@ -434,7 +412,7 @@ figures.bars({f"{row['dtype']}{', causal' * row['causal']}": row["rms"] for row 
 # %% [markdown]
 # ### The same bits?
 #
-# **Predict.** The kernel and chapter 06's rung compute in float32, with the same tiles. Are the bits of $O$ equal?
+# **Predict.** This kernel and chapter 06's PyTorch get the same float32 inputs and the same tiles. Do they return the same $O$, to the last bit?
 
 # %%
 my_same_bits = None     # True or False
@@ -447,11 +425,13 @@ _ = compare("kernel and rung bit for bit", my_same_bits, torch.equal(O[0, 0], O_
 print(f"O differs by at most {max_error(O[0, 0], O_rung.double()):.1e}, L by {max_error(L[0, 0], L_rung.double()):.1e}")
 
 # %% [markdown]
+# Inside a tile, the two add up in different orders.
+#
 # **Takeaway.** Compare with float64 and a bound, not with another implementation's bits.
 #
 # ### The operator checks what a kernel cannot
 #
-# A user calls `flash_attention`. It takes (B, H, N, d), picks the best backend for these tensors, and returns $L$ on request. A kernel trusts its pointers, so the caller must check. These three calls fail on purpose; the third lacks four values. PyTorch's own attention gets the same calls.
+# A kernel trusts its pointers, so whoever launches it must check the tensors. `flash_attention`, which users call, does so. Three calls fail here on purpose: three query heads for two key heads; float32 $Q$ and $V$ with float16 $K$; 64 keys with 60 values. Which of them does PyTorch's own attention accept?
 
 # %%
 from flashlab.operator.attention import pick_backend
@@ -473,13 +453,32 @@ print(f"PyTorch's own attention (torch {torch.__version__.split('+')[0]}, {devic
 # %% [markdown]
 # Where such a call is accepted, an output comes back, full of numbers that are not attention.
 #
-# *End of sitting 5. To continue later, run the notebook from the top.*
+# ### Offsets beyond 32 bits
 #
-# ## Sitting 6 (further) · What the interpreter hides (15 minutes)
+# **Predict.** A float16 tensor has $2^{31}$ elements. How many GB is it, and which offset does 32-bit arithmetic give for its end?
+
+# %%
+my_end = {"GB": None, "offset in 32 bits": None}
+
+# %%
+@triton.jit
+def offset_kernel(Out, head, stride_h):
+    tl.store(Out, (head * stride_h).to(tl.int64))                    # multiplied in 32 bits, widened too late
+    tl.store(Out + 1, head.to(tl.int64) * stride_h)                  # widened first
+
+
+big = torch.empty(16, 32, 65536, 64, dtype=torch.float16, device="meta")     # batch 16, 32 heads: no memory is taken
+offsets = torch.zeros(2, dtype=torch.int64, device=device)
+offset_kernel[(1,)](offsets, 16 * 32, big.stride(1))
+print(f"the end of the last head: in 32 bits {offsets[0]:,}, in 64 bits {offsets[1]:,}")
+_ = compare("2^31 elements", my_end, {"GB": big.nbytes / 1e9, "offset in 32 bits": offsets[0].item()})
+
+# %% [markdown]
+# The next batch would be read from 4 GB *before* the tensor.
 #
 # ### bfloat16
 #
-# The interpreter runs the same source, so it proves the algorithm and the masks. It does not notice stray addresses (sitting 1). It also cannot compute in bfloat16: numpy has no such type, so a product multiplies the raw 16-bit patterns as integers.
+# The interpreter runs the same source as a GPU, so it proves the algorithm and the masks. It does not notice stray addresses (sitting 1). Nor does it know bfloat16: a product multiplies the raw 16-bit patterns as integers.
 
 # %%
 @triton.jit
@@ -502,15 +501,15 @@ for upcast in (False, True):
 #
 # ### Registers and instructions
 #
-# Triton compiles for any NVIDIA GPU on a machine without one. The compiler reports registers (a thread has 255 at most), bytes that spilled out of them into memory, shared memory, and the instruction that multiplies.
+# Triton compiles for any NVIDIA GPU on a machine without one. The compiler reports registers (a thread has 255 at most), bytes that spilled out of them into memory, shared memory, and the instruction that multiplies. **Change `tile` and run again**: on which of the three GPUs do 128 keys spill?
 
 # %%
 from flashlab_course.compiler.ahead_of_time import SHARED_LIMIT, compile_all, compile_for
 
 Q = torch.empty(1, 16, 4096, 128, dtype=torch.float16, device="meta")        # only shapes, strides and dtypes matter
 _, arguments = launch(Q, Q, Q, Q, torch.empty(1, 16, 4096, device="meta"), causal=True, scale=128**-0.5)
-rows = []
-for gpu, name in zip(compile_all([(fa2_forward_kernel, arguments, arch) for arch in (80, 90, 100)]), ("A100", "H100", "B200"), strict=True):
+tile, rows = {"B_r": 128, "B_c": 64}, []                                      # change the tile
+for gpu, name in zip(compile_all([(fa2_forward_kernel, arguments | tile, arch) for arch in (80, 90, 100)]), ("A100", "H100", "B200"), strict=True):
     product, = (op for op in ("mma.sync", "wgmma.mma_async", "tcgen05.mma") if op in gpu.ptx)
     rows.append({"name": f"{name}: {product}", "registers": gpu.registers, "spills": gpu.spills, "shared": gpu.shared_bytes,
                  "limit": SHARED_LIMIT[gpu.arch]})
@@ -536,13 +535,13 @@ for B_r, B_c in ((8, 8), (8, 16), (16, 8)):
 _ = compare("small tiles", my_small_tiles, outcomes)
 
 # %% [markdown]
-# `lint_kernel` (chapter 09) closes these gaps for a kernel of your own. From a terminal, `python -m flashlab doctor --help` says how. On a GPU, NVIDIA's `compute-sanitizer` watches the addresses.
+# `lint_kernel` (chapter 09) closes these gaps for a kernel of your own. On a GPU, NVIDIA's `compute-sanitizer` watches the addresses.
 #
 # **Takeaway.** Use the interpreter for the algorithm, the compiler for the machine, and a GPU for the time. Two of the three you always have.
 #
 # ### An open question
 #
-# In a causal grid the last query blocks see the most keys, so towards the end most SMs wait for a few long programs. In which order would you hand out the blocks? Which two would you give to one program, so that all end together? How does the L2 cache fare when neighbors no longer read the same keys?
+# In a causal grid the last query blocks see the most keys, so towards the end most SMs wait for a few long programs. In which order would you hand out the blocks? Which two would you give to one program, so that all end together?
 
 # %%
 # Your experiment goes here.

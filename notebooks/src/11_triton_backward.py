@@ -100,16 +100,8 @@ print(f"{how}: D off by {max_error(D, (dO.double() * O.double()).sum(-1)):.0e}; 
 # %% [markdown]
 # ### The second launch: the tile on its side
 #
-# `dkdv` computes $dV_j \mathrel{+}= P_{ij}^\top dO_i$. A tensor core can take its left factor from registers. Then each thread must hold the numbers that it hands in. Otherwise threads exchange numbers through shared memory.
+# `dkdv` computes $dV_j \mathrel{+}= P_{ij}^\top dO_i$. A tensor core can take its left factor, here $P_{ij}^\top$, from registers. After a product, each thread holds a few numbers of one row of the result. It hands in a left factor at the same places. If it holds other numbers, the threads first exchange them through shared memory.
 #
-# Step through the 32 threads of a warp. The blue cells are what a thread holds after a product. The red frames are what it must hand in to the next one.
-
-# %%
-from flashlab_course.player.layouts import play_layouts
-
-play_layouts()
-
-# %% [markdown]
 # **Predict.** One kernel computes `"Q K^T"` and transposes the result; another computes `"K Q^T"`. Which stores less to shared memory?
 
 # %%
@@ -140,17 +132,25 @@ compare("the product that needs no transposing", my_product, min(stores, key=sto
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# $K_j Q_i^\top$ has the same numbers as $S_{ij}^\top$, with keys in rows. The stores that both need bring $Q_i$, $K_j$ and $dO_i$ to shared memory. $Q_i$ is transposed while it is read from shared memory, which costs nothing.
+# $K_j Q_i^\top$ has the numbers of $S_{ij}^\top$, with keys in rows, as $P_{ij}^\top$ has. The stores that both need bring $Q_i$, $K_j$ and $dO_i$ to shared memory. $Q_i$ is transposed while it is read from shared memory, which costs nothing.
 #
 # </details>
 #
+# Watch both ways, thread by thread. The blue cells are what a thread holds after the product. The red frames are what it must hand in to the next one.
+
+# %%
+from flashlab_course.player.layouts import play_layouts
+
+play_layouts()
+
+# %% [markdown]
 # Chapter 10 indexed a number for each query, such as `m_new`, by `[:, None]`: queries were rows. Here queries are columns, so `L` and `D` are indexed by `[None, :]`.
 #
 # **Takeaway.** Compute a tile in the orientation that the next product needs.
 #
 # ### Causal: where the loop starts
 #
-# The forward stops early. `dkdv` starts late, because *late* queries see key block $j$. **Predict** the first query block that key block $j = 3$ needs, for $B_c = 128$, $B_r = 64$ and $N_q = N_k$.
+# The forward stops early. `dkdv` starts late, because *late* queries see key block $j$. **Predict** the first query block that key block $j = 3$ needs, for $B_c = 32$, $B_r = 16$ and $N_q = N_k = 128$.
 
 # %%
 my_start = None
@@ -158,13 +158,13 @@ my_start = None
 # %%
 from flashlab.memory import Memory
 
-Q, K, V, dO = (torch.randn(96, 16) for _ in range(4))
+Q, K, V, dO = (torch.randn(128, 16) for _ in range(4))
 O, L = (T[0, 0] for T in flashlab.flash_attention(*(T[None, None] for T in (Q, K, V)), causal=True, return_lse=True))
 with Memory() as mem:
     fa2_backward_two_pass(Q, K, V, O, dO, L, causal=True, B_r=16, B_c=32)
-first = next(i for i in range(100) if (i + 1) * 64 - 1 >= 3 * 128)               # its last query is not before the first key
-compare("first query block of key block 3", my_start, first)
-figures.causal_tiles([event for event in mem.log if event.kernel == "fa2_backward_dkdv"], 96, 96)
+first = next(i for i in range(8) if (i + 1) * 16 - 1 >= 3 * 32)                  # its last query sees the first key
+_ = compare("first query block of key block 3", my_start, first)
+figures.causal_tiles([event for event in mem.log if event.kernel == "fa2_backward_dkdv"], 128, 128)
 
 # %% [markdown]
 # The long programs should start first. So `dkdv` launches the first key blocks first, and `dq` the last query blocks.
@@ -185,15 +185,20 @@ reveal("ex11_dkdv")
 replay("ex11_dkdv")
 
 # %% [markdown]
-# `dkdv_kernel` in [flashlab/kernels/fa2_backward.py](../flashlab/kernels/fa2_backward.py) has one loop over pairs (head of the group, query block). Do all three gradients agree with chapter 08's second rung?
+# *This shows our solution of the exercise.* `dkdv_kernel` in [flashlab/kernels/fa2_backward.py](../flashlab/kernels/fa2_backward.py) has one loop over pairs (head of the group, query block). Play it, causal, with two query heads on one key head. Look for three things: with which query block does each program start, when does it go on to the second head, and how often does it store?
 
 # %%
-Q, K, V, dO = (torch.randn(1, 1, 96, 16, device=device) for _ in range(4))
+from flashlab_course.player import play, record_kernel
+
+Q, K, V, dO = (torch.randn(1, heads, 32, 16, device=device) for heads in (2, 1, 1, 2))
 O, L = fa2_triton_forward(Q, K, V, causal=True)
-grads = kernels.fa2_triton_backward(Q, K, V, O, dO, L, causal=True, B_r=32, B_c=32)
-rung = fa2_backward_two_pass(*(T[0, 0] for T in (Q, K, V, O, dO, L)), causal=True, B_r=32, B_c=32)
-for name, mine, theirs in zip(("dQ", "dK", "dV"), grads, rung, strict=True):
-    print(f"{how}: {name} differs from the rung's by {max_error(mine[0, 0], theirs.double()):.0e}")
+grads = [torch.empty_like(T) for T in (Q, K, V)]
+preprocess, dkdv, dq = (lambda kernel=kernel, grid=grid, given=given: kernel[grid](**given) for kernel, grid, given in
+                        kernels.launch(Q, K, V, O, dO, L, None, *grads, causal=True, scale=0.25, B_r=16, B_c=16))
+preprocess(), dkdv(), dq()
+truth = gradients(Q, K, V, dO, causal=True)
+print(f"{how}: dQ, dK and dV are off by", *(f"{max_error(*pair):.0e}" for pair in zip(grads, truth, strict=True)))
+play(record_kernel(dkdv)) if interpreted() else print("Kernels are compiled here. Set TRITON_INTERPRET=1 to see the player.")
 
 # %% [markdown]
 # *End of sitting 2. To continue later, run the notebook from the top.*
@@ -277,10 +282,7 @@ figures.bars({f"{row['dtype']}{', causal' * row['causal']}": row["rms"] for row 
 #
 # Chapter 05 drew the mask from a generator whose state changes with each draw, so the order of the tiles mattered. The kernels call `tl.rand(seed, place)`, with the weight's place in $P$.
 #
-# **Predict.** Which of "seed", "tile sizes", "order of the programs" and "number of warps" must agree between forward and backward?
-
-# %%
-my_agreement = None     # for example "seed and tile sizes"
+# Both passes need the same mask. Below, the backward has another seed and other tiles. Which of them spoils the mask, or do both? Say it first. Then set one back at a time.
 
 # %%
 @triton.jit
@@ -291,21 +293,21 @@ def keep_kernel(Out, seed, N_k, p, B_r: tl.constexpr, B_c: tl.constexpr):
     tl.store(Out + position, tl.rand(seed, position) >= p)                       # Philox: ten rounds of multiply and xor
 
 
-masks = []
-for B_r, B_c in ((16, 64), (32, 16)):
+def mask_of(seed, B_r, B_c):
     mask = torch.empty(64, 64, dtype=torch.int8, device=device)
-    keep_kernel[(64 // B_r, 64 // B_c)](mask, 7, 64, 0.25, B_r, B_c)
-    masks.append(mask.bool().cpu())
-print("and PyTorch makes the same from the formula:", torch.equal(masks[0], dropout_keep_mask(1, 1, 64, 64, 0.25, 7)[0, 0]))
-compare("what the passes must agree on", my_agreement)
-figures.matrices({"tiles of 16 × 64": masks[0], "tiles of 32 × 16": masks[1]},
-                 "The same mask, whatever the tiles" if torch.equal(*masks) else "The tiles change the mask",
+    keep_kernel[(64 // B_r, 64 // B_c)](mask, seed, 64, 0.25, B_r, B_c)
+    return mask.bool().cpu()
+
+
+forward, backward = {"seed": 7, "B_r": 16, "B_c": 64}, {"seed": 8, "B_r": 32, "B_c": 16}       # change me
+ours, theirs = mask_of(**forward), mask_of(**backward)
+figures.matrices({f"forward {forward}": ours, f"backward {backward}": theirs}, f"{(ours != theirs).double().mean():.0%} of the weights differ",
                  "Measured here: 64 queries, 64 keys. Blue: kept.", "key", "query")
 
 # %% [markdown]
-# <details><summary><b>Why?</b> (after the comparison)</summary>
+# <details><summary><b>Why?</b> (after you have changed it)</summary>
 #
-# `tl.rand` is a **counter-based** generator. It has no state: the number is a function of seed and place.
+# `tl.rand` is a **counter-based** generator. It has no state: the number is a function of seed and place. So tiles, warps and the order of the programs do not matter.
 #
 # </details>
 #
@@ -396,26 +398,32 @@ print("off by", {name: f"{error:.0e}" for name, error in off.items()})
 compare("gradients wrong without D", my_wrong, {name for name, error in off.items() if error > 1e-3})
 
 # %% [markdown]
-# Now train. At which step does the wrong curve leave the others, and at which does it turn?
+# Now train. **Predict** when the wrong curve leaves the others.
+
+# %%
+my_parting = None     # "at once", "later" or "never"
 
 # %%
 flash = lambda Q, K, V, causal=True, **options: flashlab.flash_attention(Q, K, V, causal=causal, **options)
-runs = {"SDPA": (gpt.ATTENTIONS["SDPA math"], 150), "flash_attention": (flash, 150),
-        f"Triton, {how}": (lambda Q, K, V, causal: flash(Q, K, V, backend="triton"), 2 if interpreted() else 150),
-        "D left out": (lambda Q, K, V, causal: WithoutD.apply(Q, K, V), 150)}
+runs = {"SDPA": (gpt.ATTENTIONS["SDPA math"], 110), "flash_attention": (flash, 110),
+        f"Triton, {how}": (lambda Q, K, V, causal: flash(Q, K, V, backend="triton"), 2 if interpreted() else 110),
+        "D left out": (lambda Q, K, V, causal: WithoutD.apply(Q, K, V), 110)}
 for own in yours.implementations("backward").values():         # once ex11_dkdv passes
-    runs["your dK and dV"] = (lambda Q, K, V, causal, own=own: own(Q, K, V, True)[0], 2 if interpreted() else 150)
+    runs["your dK and dV"] = (lambda Q, K, V, causal, own=own: own(Q, K, V, True)[0], 2 if interpreted() else 110)
 models, losses = {}, {}
 for name, (attend, steps) in runs.items():
     models[name], losses[name] = train(attend, steps)
-off = abs(losses["flash_attention"][-1] - losses["SDPA"][-1])
-print(f"the last losses of SDPA and flash_attention are {off:.1e} apart")
-figures.curves({name: dict(enumerate(values)) for name, values in losses.items()}, f"The losses of {len(runs)} attentions",
+pairs = enumerate(zip(losses["D left out"], losses["SDPA"], strict=True))
+parted = next((step for step, (wrong, right) in pairs if abs(wrong - right) > 0.1), None)     # nats
+_ = compare("when the curve without D leaves the others", my_parting,
+            "never" if parted is None else "at once" if parted < 3 else "later")
+figures.curves({name: dict(enumerate(values)) for name, values in losses.items()},
+               f"The mistake shows {'nowhere' if parted is None else f'from step {parted} on'}",
                f"Measured here: {len(rhyme)} characters, 2 layers, float32, AdamW, 4 windows of 64 a step.", "step", "loss (nats a character)",
                ylim=(0, None))
 
 # %% [markdown]
-# The wrong curve falls like the others at first, without any error. Without a second curve you would blame the learning rate. What has each model learned?
+# The wrong curve falls like the others at first, then turns, without any error message. Without a second curve you would blame the learning rate. What has each model learned?
 
 # %%
 for name in ("flash_attention", "D left out"):
@@ -436,12 +444,12 @@ for name in ("flash_attention", "D left out"):
 #
 # ### What the compiler makes of it
 #
-# `dkdv` holds two sums of $B_c \times d$ in float32 beside $P^\top$ and $dP^\top$: far more than the forward. A thread has 255 registers at most; the rest *spills* to memory. These tiles ($B_r \times B_c$) are compiled for an H100 at $d = 128$:
+# `dkdv` holds two sums of $B_c \times d$ in float32 beside $P^\top$ and $dP^\top$: far more than the forward. A thread has 255 registers at most; the rest *spills* to memory. Here four tiles ($B_r \times B_c$) are compiled for an H100 at $d = 128$. Change the numbers of `dq` until it spills, too.
 
 # %%
 X = torch.empty(1, 16, 4096, 128, dtype=torch.bfloat16, device="meta")
 _, dkdv, dq = kernels.launch(X, X, X, X, X, torch.empty(1, 16, 4096, device="meta"), None, X, X, X, causal=True, scale=128**-0.5)
-choices = [(dkdv, 64, 128, 8), (dkdv, 32, 128, 4), (dkdv, 128, 128, 8), (dq, 128, 64, 8)]
+choices = [(dkdv, 64, 128, 8), (dkdv, 32, 128, 4), (dkdv, 128, 128, 8), (dq, 128, 64, 8)]       # change me: B_r, B_c, warps
 jobs = [(kernel, given | {"B_r": B_r, "B_c": B_c, "num_warps": warps}, 90) for (kernel, _, given), B_r, B_c, warps in choices]
 rows = []
 for ((kernel, *_), B_r, B_c, warps), gpu in zip(choices, compile_all(jobs), strict=True):
@@ -460,10 +468,11 @@ figures.compiled_kernels(rows)
 from flashlab_course.bench import load_results
 
 recorded = load_results("backward_h200")
-figures.benchmark(recorded, "tflops", causal=True, focus="fa2_triton_backward")
+figures.benchmark(recorded, "tflops", causal=True, focus="fa2_triton_backward",
+                  ceilings={"with seven products": 5 / 7 * recorded["ceilings"]["matmul_tflops"]})
 
 # %% [markdown]
-# The last kernel of chapter 12 is faster. [Chapter 16](16_benchmarks.ipynb) compares the memory.
+# Two lines end above five sevenths: FlashAttention-4, and "Gluon, Hopper", the last kernel of [chapter 12](12_making_it_fast.ipynb). Both compute five products in one kernel, and add $dQ$ up in memory. [Chapter 16](16_benchmarks.ipynb) compares the memory.
 #
 # ### An open question
 #

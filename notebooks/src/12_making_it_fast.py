@@ -465,7 +465,7 @@ print(changes(fa2_split.fa2_split_kernel, fa2_pipelined.KERNEL))
 figures.gain_of_rung(forward, "fa2_pipelined_forward")
 
 # %% [markdown]
-# In short sequences filling takes a large share of the time. In long ones, every tile pays for a branch that few tiles need. The next rung builds on this one.
+# A likely reason: in short sequences filling takes a large share of the time; in long ones, every tile pays for a branch that few tiles need.
 #
 # **Takeaway.** The compiler builds the pipeline. The kernel decides how often it fills.
 #
@@ -498,7 +498,7 @@ figures.gain_of_rung(forward, "fa2_tma_forward")
 # %%
 by_tiles = {tuple(row["tiles"]): row["ms"] for row in bench.load_results("tune_h200", "TMA")["rows"] if row["causal"]}
 faster = by_tiles[128, 64, 8, 3] / by_tiles[128, 128, 8, 3]
-print(f"128 keys in a tile instead of 64: {faster:.2f} times as fast (recorded: d = 128, N = 4096, causal)")
+print(f"128 keys in a tile instead of 64: {faster:.2f} times as fast (recorded in a search, without ranges: d = 128, N = 4096, causal)")
 
 # %% [markdown]
 # For TMA the elements of a row must be neighbors, and rows must start at multiples of 16 bytes. A rung that refuses a call says why, and the operator runs another:
@@ -586,6 +586,7 @@ my_megabytes = None     # a MB is a million bytes
 counted = bench.load_results("counters_h200")
 seen = {row["implementation"]: row["kernels"][0] for row in counted["rows"]}
 Q_bytes = 16 * 4096 * 128 * 2
+dram = [kernel["dram_read"] / (3 * Q_bytes) for kernel in seen.values()]
 said = compare("MB that must be read", my_megabytes, 3 * Q_bytes / 1e6, "MB")
 for name, kernel in seen.items():
     print(f"{label(name)}: {kernel['dram_read'] / 1e6:.0f} MB read from DRAM, issues in {kernel['issue_slots']:.0f} % of its slots (recorded)")
@@ -594,7 +595,7 @@ figures.bars({name: kernel["tensor_pipe"] for name, kernel in seen.items()},
              f"Recorded on {bench.where(counted)}, by ncu: 16 heads, d = 128, N = 4096, no mask.", "% of the time")
 
 # %% [markdown]
-# All of them read $Q$, $K$ and $V$ from DRAM about once. The L2 cache serves the rest.
+# From DRAM they read {{min(dram):.3f}} to {{max(dram):.3f}} times $Q$, $K$ and $V$. The L2 cache serves the rest.
 #
 # Which rung runs your call? `flash_attention` asks from the top of the ladder. Small calls go to a rung without TMA.
 
@@ -683,7 +684,7 @@ print(ladder.rung("fa2_atomic_backward").why_not(Q, Q, Q, causal=True, determini
 figures.gain_of_rung(backward, "fa2_atomic_backward")
 
 # %% [markdown]
-# The gain stays below 7 products over 5, because adding in memory takes time, too.
+# The gain is at most {{max(ratio for _, ratio, _ in gains(backward, 'fa2_atomic_backward')):.2f}}, below 7 products over 5, since adding in memory takes time.
 #
 # ### Backward: TMA adds tiles
 #
@@ -702,6 +703,9 @@ reveal("ex12_dq_order")
 
 # %%
 starts = {when: bench.load_results("backward_h200", when) for when in ("TMA, begun apart", "TMA, same start")}
+by_tma = bench.load_results("backward_h200", "TMA")               # a later run, with the lean program of the next section
+added = {(d, causal): standing([one for one in gains(by_tma, "fa2_tma_backward") if (one[0]["d"], one[0]["causal"]) == (d, causal)])
+         for d in (64, 128) for causal in (False, True)}
 to_cudnn = {when: {f"d = {row['d']}, N = {row['N']}": ratio for row, ratio, _ in gains(run, "fa2_tma_backward", "sdpa_cudnn")
                    if not row["causal"]} for when, run in starts.items()}
 apart = {size: ratio / to_cudnn["TMA, same start"][size] for size, ratio in to_cudnn["TMA, begun apart"].items()}
@@ -723,9 +727,6 @@ my_backward_programs = {"causal": None, "no mask, lean": None}
 # %%
 said = compare("programs on an SM", my_backward_programs, {name: occupancy(threads_of(gpu), gpu.registers, gpu.shared_bytes).blocks
                                                            for name, gpu in lean.items()})
-by_tma = bench.load_results("backward_h200", "TMA")               # a later run, with the lean program
-added = {(d, causal): standing([one for one in gains(by_tma, "fa2_tma_backward") if (one[0]["d"], one[0]["causal"]) == (d, causal)])
-         for d in (64, 128) for causal in (False, True)}
 figures.gain_of_rung(by_tma, "fa2_tma_backward")
 
 # %% [markdown]

@@ -11,7 +11,7 @@
 #
 # **You will be able to** say why a model that writes one token at a time leaves most of a GPU idle; split the keys among programs and merge their results; keep keys in a cache, in one piece or in pages; and count what a window and 8-bit numbers save.
 #
-# **You need** chapters 06 and 07, and chapter 10 for sitting 5 · **further:** sittings 1 to 5, 20 to 45 minutes each · **runs on** CPU; sitting 5 needs Triton, so Linux
+# **You need** chapters 06 and 07, and chapter 10 for sitting 4 · **further:** sittings 1 to 4, 40 to 45 minutes each · **runs on** CPU; the kernel in sitting 4 needs Triton, so Linux
 #
 # A language model reads its prompt at once. Then it writes one token after the other. In each such *decode step* every head has one new query, $N_q = 1$. The query attends to all $N_k$ tokens so far.
 
@@ -143,45 +143,7 @@ figures.curves({"keys of the longest program": longest, "bytes in all": {s: 100 
 # *End of sitting 1. To continue later, run the notebook from the top.*
 
 # %% [markdown]
-# ## Sitting 2 (further) · How many splits, and a cache (45 minutes)
-#
-# ### How many splits?
-#
-# The 4 query heads of a group are now rows of one tile, so there are 8 programs, one for each key head. 16 splits make 128 programs, 17 make 136. The GPU has 132 SMs and each runs one program at a time. A program takes one step for each of its key blocks, and two more for beginning and storing. There are 1024 key blocks. **Predict** the time of 17 splits as a multiple of that of 16.
-
-# %%
-my_seventeen = None     # times
-
-# %%
-def steps_of(s, P=8, T=1024):
-    """Waves of programs times the steps of one."""
-    return math.ceil(P * s / SMs) * (math.ceil(T / s) + 2)
-
-
-said = compare("17 splits against 16", my_seventeen, steps_of(17) / steps_of(16), "times")
-figures.programs_on_sms({f"{s} splits": 8 * s for s in (16, 17, 33)}, SMs)
-
-# %% [markdown]
-# **Your turn** ([exercises/ex13_choose_splits.py](../exercises/ex13_choose_splits.py), 20 minutes). Find the number of splits that takes the least time by this model.
-
-# %%
-check("ex13_choose_splits")
-
-# %%
-reveal("ex13_choose_splits")
-
-# %%
-best = {batch: min(range(1, 1025), key=lambda s: steps_of(s, 8 * batch)) for batch in (1, 9, 32)}     # noqa: B023    called at once
-print(f"splits for a batch of 1, 9, 32: {list(best.values())} (modelled)")
-of_splits = {s: steps_of(s) for s in range(1, 81)}
-figures.curves({"steps": of_splits}, f"{best[1]} splits are {of_splits[1] / of_splits[best[1]]:.1f} times as fast as none",
-               "Modelled: 8 programs before the split, 1024 key blocks each, 132 SMs; waves of programs times the steps of one.", "splits",
-               "steps of one key block", log="y", walls={f"{best[1]} splits: {of_splits[best[1]]} steps": best[1]})
-
-# %% [markdown]
-# The curve jumps wherever a new wave begins, since that wave is nearly empty. Many splits do not help either, because each program has to begin and to store. `flashlab/operator/splits.py` decides by this rule. It is a model: real SMs run several programs at a time.
-#
-# **Takeaway.** Split until every SM has work, and avoid a last wave that is nearly empty.
+# ## Sitting 2 (further) · A cache, and its pages (45 minutes)
 #
 # ### A cache that grows
 #
@@ -226,11 +188,6 @@ print(", ".join(f"{name}: off by {error:.1e}" for name, error in off_by.items())
 # %% [markdown]
 # **Takeaway.** A prompt needs a mask. A decode step does not: later tokens are not in the cache yet. What lies behind the last key, here NaN, must not be read.
 #
-# *End of sitting 2.*
-
-# %% [markdown]
-# ## Sitting 3 (further) · Pages and windows (45 minutes)
-#
 # ### Pages
 #
 # Nobody knows how long a text will become. If room for the longest is reserved, most of it stays empty. Here are five texts, with room for 2048 tokens each, or with room in pages of 16 tokens as they need it.
@@ -272,6 +229,11 @@ reveal("ex13_page_lookup")
 # %% [markdown]
 # **Takeaway.** A page costs one address for thousands of numbers, and wastes little room.
 #
+# *End of sitting 2.*
+
+# %% [markdown]
+# ## Sitting 3 (further) · Fewer bytes (40 minutes)
+#
 # ### What a window leaves to read
 #
 # With a sliding window a query sees its own key and the `left` keys before it. The bytes of a step then stop growing.
@@ -307,16 +269,11 @@ said = compare("programs with a key in the window", my_programs_at_work, at_work
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# A chunk has 4096 keys, and the window is the last chunk. A launcher therefore has to cut the *window* into chunks, as the Triton kernel of sitting 5 does.
+# A chunk has 4096 keys, and the window is the last chunk. A launcher therefore has to cut the *window* into chunks, as the Triton kernel of sitting 4 does.
 #
 # </details>
 #
 # **Takeaway.** A window bounds the bytes of a step. Skip the tiles outside it, and split the tiles that are left.
-#
-# *End of sitting 3.*
-
-# %% [markdown]
-# ## Sitting 4 (further) · Fewer bytes (20 minutes)
 #
 # ### Eight bits
 #
@@ -354,7 +311,7 @@ for name, (queries, keys) in {"few numbers": few, "four columns": columns}.items
 left = {name: 100 * errors[f"{name}: 8 bits, rotated"] / errors[f"{name}: 8 bits"] for name in ("few numbers", "four columns")}
 figures.bars(errors, f"A rotation leaves {left['few numbers']:.0f} % of the error where few numbers are large, "
              f"{left['four columns']:.0f} % where four columns are", "Measured here: 1024 queries and keys, d = 128, casts emulated on the CPU.",
-             "root mean square of the error, against float64", log=True)
+             "root mean square of the error, against float64")
 
 # %% [markdown]
 # **Change this and run again**: larger outliers, more columns. When does the rotation stop helping?
@@ -434,10 +391,49 @@ print(f"merged with a sink: {sink_error:.1e} from a softmax with one more column
 # %% [markdown]
 # **Takeaway.** A sink is one more `merge`.
 #
-# *End of sitting 4.*
+# *End of sitting 3.*
 
 # %% [markdown]
-# ## Sitting 5 (further) · The kernel, and the clock (20 minutes)
+# ## Sitting 4 (further) · How many splits, the kernel, and the clock (45 minutes)
+#
+# ### How many splits?
+#
+# The 4 query heads of a group are now rows of one tile, so there are 8 programs, one for each key head. 16 splits make 128 programs, 17 make 136. The GPU has 132 SMs and each runs one program at a time. A program takes one step for each of its key blocks, and two more for beginning and storing. Each key head has 1024 key blocks. **Predict** the time of 17 splits as a multiple of that of 16.
+
+# %%
+my_seventeen = None     # times
+
+# %%
+length = {s: math.ceil(1024 / s) + 2 for s in (16, 17)}                  # steps of a program
+said = compare("17 splits against 16", my_seventeen, 2 * length[17] / length[16], "times")
+figures.programs_on_sms({f"{s} splits": (8 * s, steps) for s, steps in length.items()}, SMs)
+
+# %% [markdown]
+# **Your turn** ([exercises/ex13_choose_splits.py](../exercises/ex13_choose_splits.py), 20 minutes). Find the number of splits that takes the least time by this model.
+
+# %%
+check("ex13_choose_splits")
+
+# %%
+reveal("ex13_choose_splits")
+
+# %%
+def steps_of(s, P=8, T=1024):
+    """Waves of programs times the steps of one."""
+    return math.ceil(P * s / SMs) * (math.ceil(T / s) + 2)
+
+
+best = {batch: min(range(1, 1025), key=lambda s: steps_of(s, 8 * batch)) for batch in (1, 9, 32)}     # noqa: B023    called at once
+print(f"splits for a batch of 1, 9, 32: {list(best.values())} (modelled)")
+of_splits = {s: steps_of(s) for s in range(1, 81)}
+figures.curves({"steps": of_splits}, f"{best[1]} splits are {of_splits[1] / of_splits[best[1]]:.1f} times as fast as none",
+               "Modelled: 8 programs before the split, 1024 key blocks each, 132 SMs; waves of programs times the steps of one.", "splits",
+               "steps of one key block", log="y", walls={f"{best[1]} splits: {of_splits[best[1]]} steps": best[1]})
+
+# %% [markdown]
+# The curve jumps wherever a new wave begins, since that wave is nearly empty. Many splits do not help either, because each program has to begin and to store. `flashlab/operator/splits.py` decides by this rule. It is a model: real SMs run several programs at a time.
+#
+# **Takeaway.** Split until every SM has work, and avoid a last wave that is nearly empty.
 #
 # ### The kernel in Triton
 #
@@ -453,7 +449,9 @@ if import_triton() is None:
 
 # %%
 from flashlab.operator.decode_kernels import decode_kernel, merge_kernel
+from flashlab.operator.splits import choose_splits
 from flashlab.triton_mode import interpreted, kernel_device
+from flashlab_course.lesson.yours import answer
 
 device = kernel_device()
 
@@ -466,16 +464,17 @@ def play_decode():
         if step.phase == "decode_kernel":                 # its parameters O and L are given O_split and L_split
             step.moves = tuple(move._replace(name=f"{move.name}_split", cols=move.cols or (0, 1))
                                if move.name in "OL" else move for move in step.moves)
+    run.title = "decode_kernel, then merge_kernel"
     return play(run)
 
 # %% [markdown]
-# `flash_attention_decode` launches two kernels: `decode_kernel`, with a program for each chunk of each key head, and `merge_kernel`. Here is a small step: 4 query heads share one key head, and 80 keys in 3 tiles are split in two. Follow one program from its first line to its two stores, then the merge of a row. The player works in Triton's interpreter, so on a CPU.
+# `flash_attention_decode` launches two kernels: `decode_kernel`, with a program for each chunk of each key head, and `merge_kernel`. Here is a small step: 4 query heads share one key head, and 80 keys in 3 tiles are split in two. Follow one program from its first line to its two stores, then the merge of a row.
 
 # %%
 play_decode() if interpreted() else print("Kernels are compiled here. Set TRITON_INTERPRET=1 to see the player.")
 
 # %% [markdown]
-# Four things differ from chapter 12's kernel. First, the program's number says which rows, which chunk and which key head it works on. A tile holds the rows of all query heads of a group, so each key is loaded once for all of them.
+# Four things differ from chapter 10's kernel. First, the program's number says which rows, which chunk and which key head it works on. A tile holds the rows of all query heads of a group, so each key is loaded once for all of them.
 
 # %%
 print(excerpt(decode_kernel, "heads_rows =", "Q_i = "))
@@ -499,7 +498,7 @@ print(excerpt(decode_kernel, "keys = j", "page = page_of(j + 1"))
 print(excerpt(merge_kernel, "L_s =", "O_i = alpha"))
 
 # %% [markdown]
-# Does it work? Here are three texts of different lengths. The cache holds NaN behind their ends, and the same call writes one new key to each.
+# Here are three texts of different lengths. The cache holds NaN behind their ends, and the same call writes one new key to each. Once your `choose_splits` passes, it chooses the splits.
 
 # %%
 Q = torch.randn(3, 8, 1, 32, device=device)                              # 8 query heads, 2 key heads
@@ -509,7 +508,10 @@ counts = torch.tensor([5, 100, 64], dtype=torch.int32, device=device)
 for b, n in enumerate(counts.tolist()):
     K_cache[b, :, :n], V_cache[b, :, :n] = K[b, :, :n], V[b, :, :n]
 new = {f"{name}_new": torch.stack([T[b, :, n:n + 1] for b, n in enumerate(counts.tolist())]) for name, T in (("K", K), ("V", V))}
-O, L = flashlab.flash_attention_decode(Q, K_cache, V_cache, counts, **new, splits=4, return_lse=True, backend="triton")
+choose = answer("ex13_choose_splits") or choose_splits                   # yours, once it passes
+splits = choose(3 * 2, 128 // 32, SMs)
+print(f"{splits} splits, chosen by {'flashlab' if choose is choose_splits else 'your choose_splits'}")
+O, L = flashlab.flash_attention_decode(Q, K_cache, V_cache, counts, **new, splits=splits, return_lse=True, backend="triton")
 for b, n in enumerate((counts + 1).tolist()):
     print(f"text {b}, {n} keys: {judge(O[b:b + 1], L[b:b + 1], Q[b:b + 1], K[b:b + 1, :, :n], V[b:b + 1, :, :n])}")
 
@@ -604,8 +606,8 @@ rows = {B: [row | {"implementation": row["implementation"].replace("decode", "Fl
 
 def rates(B):
     """TB/s of K and V for a batch, beside a copy's."""
-    return figures.curves(figures.series(rows[B], "N", "tb_s"), f"A batch of {B}: Flash-Decoding reads at {timed[4, B, 65536]['of_copy']:.0%} of a "
-                          "copy's rate", f"Recorded on {bench.where(decode)}; 32 query heads, 4 key heads.", "keys of a text", "TB/s of K and V",
+    return figures.curves(figures.series(rows[B], "N", "tb_s"), f"A batch of {B}: at 65,536 keys Flash-Decoding reads at "
+                          f"{timed[4, B, 65536]['of_copy']:.0%} of a copy's rate", f"Recorded on {bench.where(decode)}; 32 query heads, 4 key heads.", "keys of a text", "TB/s of K and V",
                           log="x", ylim=(0, None), ceilings={"a copy": rows[B][0]["copy_tb_s"]})
 
 
@@ -626,10 +628,11 @@ page_cost = {label: max(row["ms"] / other["ms"] - 1 for row in run["rows"] for o
                         and row["implementation"] == "decode, paged" and other["implementation"] == "decode"
                         and all(row[key] == other[key] for key in ("H_kv", "B", "N")))
              for label, run in (("now", decode), ("four stages", bench.load_results("decode_h200", "four stages")))}
+by_splits = over["chapter 12's"][4, 1, 131072][0]
 unsplit = [(row, *found) for row, *found in gains(decode, "decode", FORWARD) if (row["H_kv"], row["B"]) == (16, 32)]
 
 # %% [markdown]
-# For one text chapter 12's kernel has only {{timed[4, 1, 65536]['H_q']}} programs on 132 SMs. That is where splitting helps most.
+# For one text chapter 12's kernel has only {{timed[4, 1, 65536]['H_q']}} programs on 132 SMs. At 131,072 keys, splitting is {{by_splits:.1f}} times as fast.
 #
 # | recorded | |
 # |---|---|

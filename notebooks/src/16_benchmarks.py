@@ -57,13 +57,13 @@ for run, exercise in ((results, "ex10_triton_forward"), (backward, "ex11_dkdv"))
         print(f"{exercise}: " + ("passes; without a GPU its time stays open" if yours.answer(exercise) else "has not passed yet"))
 
 # %% [markdown]
-# Choose a head dimension and a mask. At the end of the chapter, come back, change them, and run everything again.
+# Choose a head dimension and a mask. At the end, change them and run everything again.
 
 # %%
 d, causal = 128, False                               # change me: 64 or 128, False or True
 
 # %% [markdown]
-# The cells below share the rows of one implementation, a prediction in the units of a plot, and a few names.
+# The cells below share these names.
 
 # %%
 from dataclasses import replace
@@ -266,7 +266,7 @@ said = compare("peak of the kernel at the largest N", my_mib, peak / 2**20, "MiB
 in_units(said, 2**20).on(figures.benchmark(results, "peak_bytes", d, causal, live=live))
 
 # %% [markdown]
-# On a logarithmic axis a factor of several hundred looks small. Here is the same at one size on a straight axis:
+# On a logarithmic axis a large factor looks small. Here is the same at one size on a straight axis:
 
 # %%
 row = naive[max(naive)]
@@ -288,13 +288,15 @@ figures.bars(peaks, f"Naive attention holds {matrices:.1f} matrices of N × N fo
 figures.benchmark(results, "tflops", d, causal, live=live)
 
 # %% [markdown]
-# The title names the nearest relative, SDPA flash: the same algorithm in CUDA. But it was written for the A100 and uses nothing newer; nor does the first kernel. A fair reader asks for the fastest line.
+# The title names the nearest relative, SDPA flash: the same algorithm in CUDA. But it was written for the A100 and uses nothing newer. A fair reader asks for the fastest line.
+#
+# **Your turn.** Which line is the fastest at $d = 64$ with the causal mask? Say so, then change the two values and run.
 
 # %%
-figures.relative_speed(results, d, causal, live=live)
+figures.relative_speed(results, d, causal, live=live)     # change me: 64, True
 
 # %% [markdown]
-# One size is an anecdote. Here are all recorded sizes, with both head dimensions and both masks:
+# Here are all recorded sizes, with both head dimensions and both masks:
 
 # %%
 all_sizes = gains(recorded, kernel_name(recorded), "sdpa_cudnn")
@@ -335,7 +337,7 @@ of_flex = gains(bench.load_results("forward_h200", "FlexAttention"), "flex_atten
 flex_span = [ratio for _, ratio, _ in of_flex]
 place = {size: "tied with" if level[size] else "ahead of" if ratio > 1 else "behind" for size, ratio in of_cudnn.items()}
 figures.bars(of_cudnn, f"In float16 at d = 128 {place['float16, d = 128']} cuDNN, at d = 256 {of_cudnn['bfloat16, d = 256']:.2f} times as fast",
-             f"Recorded on {bench.where(bench.load_results('forward_h200', 'd = 256'))}, three runs. Forward, no mask, N = 16384 where nothing is said.",
+             f"Recorded on {bench.where(bench.load_results('forward_h200', 'd = 256'))}, three recordings. Forward, no mask, N = 16384 where nothing is said.",
              "cuDNN's time over that of the course's best kernel")
 
 # %% [markdown]
@@ -397,9 +399,11 @@ counted = kernel_name(counters)
 fused_rows = {r["N"]: r for r in counters["rows"] if r["implementation"] == counted and not r["skipped"]}
 row = fused_rows[max(fused_rows)]
 once = 3 * row["B"] * row["H"] * row["N"] * row["d"] * 2                     # bytes of Q, K and V
+asked = once * (1 + 2 * cost.ceil_div(row["N"], 128)) / 3                     # by the programs
 said = compare("times that Q, K and V are read from DRAM", my_reads, row["dram_read"] / once, reasons={
-    (1 + 2 * cost.ceil_div(row["N"], 128)) / 3: "The programs ask for that much. L2 serves nearly all the repeated reads.",
+    asked / once: "The programs ask for that much. L2 serves nearly all the repeated reads.",
     cost.ceil_div(row["N"], 128): "K and V are asked for that often, Q once. And L2 serves nearly all the repeated reads."})
+served = (asked - row["dram_read"]) / (asked - once)
 naive_of_model = {r["N"]: (r["dram_read"] + r["dram_written"]) / r["H"] / cost.naive_forward(r["N"], r["N"], r["d"], element_size=2).traffic
                   for r in counters["rows"] if r["implementation"] == "naive_forward" and not r["skipped"]}
 for point in yours.over_N([128, 256]):
@@ -409,7 +413,7 @@ in_units(said, once).on(figures.model_vs_counters(counters), x=row["N"], ax=-1)
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# The model counts what the programs ask for. L2 sees a little less: some requests are joined or served before they reach it. DRAM sees far less of the fused kernel: L2 serves nearly all the repeated reads of $K_j$ and $V_j$. Naive attention gains only while $S$ is small enough for L2. DRAM moves {{naive_of_model[min(naive_of_model)]:.2f}} times the model's bytes at $N$ = {{min(naive_of_model)}}, and {{naive_of_model[max(naive_of_model)]:.2f}} times at $N$ = {{max(naive_of_model)}}.
+# The model counts what the programs ask for. L2 sees a little less: some requests are joined or served before they reach it. DRAM sees far less of the fused kernel: L2 serves {{served:.2%}} of the repeated reads of $K_j$ and $V_j$. Naive attention gains only while $S$ is small enough for L2. DRAM moves {{naive_of_model[min(naive_of_model)]:.2f}} times the model's bytes at $N$ = {{min(naive_of_model)}}, and {{naive_of_model[max(naive_of_model)]:.2f}} times at $N$ = {{max(naive_of_model)}}.
 #
 # </details>
 #
@@ -475,7 +479,7 @@ from flashlab_course.lesson import reveal
 reveal("ex16_roofline")
 
 # %% [markdown]
-# Right of the ridge a kernel does not wait for DRAM. Does it wait for the tensor cores? The first kernel stays far below their line.
+# Right of the ridge a kernel does not wait for DRAM. Does it wait for the tensor cores? The first kernel reaches {{fused_point['tflops'] / matmul:.0%}} of a matrix product's speed.
 #
 # Each score also needs one exponential, and exponentials have units of their own: an H100 has 132 SMs with 16 exponentials a clock each, at up to 1.83 GHz, hence 3.9 T a second. So at $d = 64$ a score's exponential takes $1/3.9 = 0.26$ picoseconds of the whole GPU, and its products take {{256 / matmul:.2f}}.
 #
@@ -494,6 +498,7 @@ for name in (simple, ours, *others):
     ps[name] = 4 * 64 / max(r["tflops"] for r in measured(name, 64, False).values())
 place_of_ours = "less" if ps[ours] < max(alone.values()) else "between" if ps[ours] < sum(alone.values()) else "more"
 said = compare("time of a score at d = 64", my_ps, place_of_ours)
+from_best = [rows[first]["tflops"] / max(r["tflops"] for r in rows.values()) for name, rows in {ours: kernel, **others}.items() if name != "naive_forward"]
 fast = {name: time for name, time in ps.items() if time < 3 * ps[ours]}                 # the others' bars would squash these
 figures.bars(fast, f"The kernel's time of a score is {ps[ours] / sum(alone.values()):.2f} times that of its units one after the other",
              f"{source[0].upper()}{source[1:]}. d = 64, no mask, each at its best N.", "picoseconds a score, whole GPU")
@@ -511,7 +516,7 @@ figures.bars(fast, f"The kernel's time of a score is {ps[ours] / sum(alone.value
 #
 # ### Why short sequences are slower
 #
-# In TFLOP/s the lines of the fused kernels rise with $N$, although the inputs always have the same size. **Predict** for the kernel: at $N$ = {{first}} it takes {{kernel[first]['ms']:.3f}} ms. Which share of that, in per cent, would a copy need for $Q$, $K$, $V$ and $O$, of {{4 * kernel[first]['B'] * kernel[first]['H'] * first * d * 2 / 1e6:.0f}} MB in all?
+# At $N$ = {{first}} the fused kernels reach {{min(from_best):.0%}} to {{max(from_best):.0%}} of their best TFLOP/s, although the inputs always have the same size. **Predict** for the kernel: at $N$ = {{first}} it takes {{kernel[first]['ms']:.3f}} ms. Which share of that, in per cent, would a copy need for $Q$, $K$, $V$ and $O$, of {{4 * kernel[first]['B'] * kernel[first]['H'] * first * d * 2 / 1e6:.0f}} MB in all?
 
 # %%
 my_copy_share = None     # per cent
@@ -559,7 +564,7 @@ figures.bars(hosts, f"A call takes the host {min(slower.values()):.1f} to {max(s
 # %% [markdown]
 # At such sizes a GPU waits for its host, and the operator is slower than SDPA at {{sum(ratio > 1 for ratio in slower.values())}} of {{len(slower)}} calls, whatever its kernels can do. Training needs both passes: {{us['flash_attention, both of a layer']:.0f}} µs against {{us['sdpa, both of a layer']:.0f}} for the layer. A call like an earlier one skips the checks and goes straight to its launches (`flashlab/kernels/plans.py`), and a forward call still takes {{us['flash_attention']:.0f}} µs.
 #
-# PyTorch runs the backward pass of CUDA tensors on a thread of its own. On a GPU, try your small calls under `with torch.autograd.set_multithreading_enabled(False):`, and measure what that saves. `python -m flashlab bench launch` measures all of these calls as they are.
+# PyTorch runs the backward pass of CUDA tensors on a thread of its own. On a GPU, try your small calls under `with torch.autograd.set_multithreading_enabled(False):`, and measure what that saves.
 #
 # **Takeaway.** At small sizes a benchmark of kernels says little about the time of a step: measure calls as they are made.
 #
@@ -609,13 +614,14 @@ weights = torch.exp((S := Q @ K.mT / 8) - S.amax(-1, keepdim=True))
 rounded, l = lambda T: T.bfloat16().double(), weights.sum(-1, keepdim=True)
 truth = weights @ V / l
 rms_512 = {name: measured(name, 64, False, on_h200)[512]["rms_error"] for name in ("sdpa_math", kernel_name(on_h200))}
+math_ms = measured("sdpa_math", 64, False, on_h200)[512]["ms"] / measured(kernel_name(on_h200), 64, False, on_h200)[512]["ms"]
 only_O, P_and_O = ((O - truth).square().mean().sqrt().item() for O in (rounded(truth), rounded(rounded(weights) @ V / l)))
 print(f"rms error of rounding O alone: {only_O / P_and_O:.2f} times that of rounding P and O (measured here: N = 512, d = 64, no mask)")
 
 # %% [markdown]
-# In the recorded run on an H200, SDPA math has {{rms_512['sdpa_math'] / rms_512[kernel_name(on_h200)]:.2f}} times the kernel's error at this size.
+# In the recorded run on an H200, SDPA math has {{rms_512['sdpa_math'] / rms_512[kernel_name(on_h200)]:.2f}} times the kernel's error at this size, and takes {{math_ms:.0f}} times as long.
 #
-# **Takeaway.** Scores that stay on the chip can stay float32 at no cost in bytes. SDPA math is more accurate still, and pays in memory and time.
+# **Takeaway.** Scores that stay on the chip can stay float32 at no cost in bytes.
 #
 # ### The backward pass
 #
