@@ -199,14 +199,15 @@ def tiles_by_hand(Q, V, options, B_r=None, B_c=None):
 def best_tiles(d, dtype, dropout=False, small=False):
     """(B_r, B_c, num_warps, num_stages) for dkdv_kernel and for dq_kernel: in 16 bits no registers spill on an H100.
 
-    dropout: the mask of a tile takes registers, too, and no pipeline leads past it. small: the GPU has 99 KiB of shared
-    memory, as a 4090 has, or less
+    dropout: the mask of a tile takes registers, too. small: the GPU has 99 KiB of shared memory, as a 4090 has, or less
     """
     if dtype == torch.float32:
         if d <= 128:
             return (32, 32, 8, 2), (32, 32, 8, 2)
         return (16, 16 if small else 32, 8, 2), (32, 16, 8, 2)
+    if d <= 64 and dropout:
+        return (64, 64, 4, 1), (64, 64, 4, 2)
     if d <= 128:
         num_stages = 3 if d <= 64 else 2
-        return (32, 128, 8, 1) if dropout else (64, 128, 8, num_stages), (128, 64, 8, num_stages)
+        return (64, 128, 8, num_stages), (128, 64, 8, num_stages)
     return (16 if dropout or small else 32, 64, 8, 2), (32 if small else 64, 32, 8, 2)

@@ -2,16 +2,16 @@
 
 A tile of 256 columns takes so many registers and so much shared memory that few rows are left, and 192 columns would be
 padded to 256. Here a tile is one of 128 columns and one of the rest, padded by itself. A product over the columns is a
-sum of two, and dQ_i is handed over one part after the other.
+sum of two, and dQ_i is added to HBM one part after the other, by atomic operations.
 """
 
 import torch
 import triton
 import triton.language as tl
 
-from flashlab.kernels import fa2_tma_backward
+from flashlab.kernels import fa2_atomic_backward
 from flashlab.kernels.fa2_atomic_backward import launch_by_key_blocks
-from flashlab.kernels.launch import LOG2_E, checked_backward, padded
+from flashlab.kernels.launch import LOG2_E, capability, checked_backward, padded, why_odd_rows
 from flashlab.kernels.tuning import Tiles
 from flashlab.operator.sequences import query_blocks_that_see, visible
 
@@ -33,23 +33,20 @@ def store_part(T, X, N, width: tl.constexpr, first: tl.constexpr):
 
 
 @triton.jit
-def add_part(dQ_sum, dS, K_j, b, h, head, row, N_q, d: tl.constexpr, first: tl.constexpr, adds: tl.constexpr):
-    """Add dS K to a part of dQ in HBM, by TMA or, where that has no room in shared memory, from registers."""
+def add_part(dQ_sum, dS, K_j, first_row, row, N_q, d: tl.constexpr, first: tl.constexpr):
+    """Add dS K to a part of dQ in HBM: from registers, since TMA would take a tile of shared memory, which is full."""
     dQ_i = tl.dot(dS, K_j)
-    if adds:
-        dQ_sum.atomic_add([b, h, row, first], dQ_i.reshape(1, 1, dQ_i.shape[0], dQ_i.shape[1]))
-    else:
-        rows, col = tl.arange(0, dQ_i.shape[0])[:, None], first + tl.arange(0, dQ_i.shape[1])
-        dQ_at = dQ_sum + (head * N_q + row) * d + rows * d + col
-        tl.atomic_add(dQ_at, dQ_i, mask=(rows < N_q - row) & (col < d), sem="relaxed")
+    rows, col = tl.arange(0, dQ_i.shape[0])[:, None], first + tl.arange(0, dQ_i.shape[1])
+    tl.atomic_add(dQ_sum + (first_row + row) * d + rows * d + col, dQ_i, mask=(rows < N_q - row) & (col < d),
+                  sem="relaxed")
 
 
 @triton.jit
 def wide_backward_kernel(
-    Q, Q_2, K, K_2, V, V_2, dO, dO_2, dQ_sum, dQ_sum_2,            # descriptors of (B, H, N, d), one for each part
-    L_log2, D, dK, dV,                                 # pointers; dQ_sum, too, where TMA does not add
+    Q, Q_2, K, K_2, V, V_2, dO, dO_2,                  # descriptors of (B, H, N, d), one for each part
+    L_log2, D, dQ_sum, dK, dV,                         # pointers
     scale, H_q, H_kv, N_q, N_k, left, right, d: tl.constexpr, d_v: tl.constexpr, causal: tl.constexpr,
-    stages: tl.constexpr, adds: tl.constexpr, B_r: tl.constexpr, B_c: tl.constexpr, B_2: tl.constexpr,
+    stages: tl.constexpr, B_r: tl.constexpr, B_c: tl.constexpr, B_2: tl.constexpr,
 ):
     T_c = tl.cdiv(N_k, B_c)                            # which key block? First ones first: most rows see them
     j, head_kv = tl.program_id(0) % T_c, tl.program_id(0) // T_c
@@ -76,8 +73,8 @@ def wide_backward_kernel(
         dS_T = (P_T * (dP_T * scale - D_i)).to(Q_i.dtype)                          # (B_c, B_r)
         dV_j, dV_j2 = tl.dot(P_T.to(dO_i.dtype), dO_i, dV_j), tl.dot(P_T.to(dO_i.dtype), dO_i2, dV_j2)
         dK_j, dK_j2 = tl.dot(dS_T, Q_i, dK_j), tl.dot(dS_T, Q_i2, dK_j2)
-        add_part(dQ_sum, dS_T.T, K_j, b, h, head, i * B_r, N_q, d, 0, adds)
-        add_part(dQ_sum_2 if adds else dQ_sum, dS_T.T, K_j2, b, h, head, i * B_r, N_q, d, FIRST, adds)
+        add_part(dQ_sum, dS_T.T, K_j, head * N_q, i * B_r, N_q, d, 0)
+        add_part(dQ_sum, dS_T.T, K_j2, head * N_q, i * B_r, N_q, d, FIRST)
     first_row = head_kv.to(tl.int64) * N_k + j * B_c
     store_part(dK + first_row * d, dK_j, N_k - j * B_c, d, 0)
     store_part(dK + first_row * d, dK_j2, N_k - j * B_c, d, FIRST)
@@ -95,23 +92,18 @@ def wide_backward(Q, K, V, O, dO, L, *, dL=None, B_r=None, B_c=None, **options):
     return checked_backward(launch, Q, K, V, O, dO, L, dL, B_r=B_r, B_c=B_c, why_not=why_not, **options)
 
 
-def why_not(Q, K, V, **options):
+def why_not(Q, K, V, *, deterministic=False, **options):
     """Why this kernel does not take a call, in words; None if it does."""
     if Q.dtype == torch.float32 or max(Q.shape[-1], V.shape[-1]) <= FIRST.value:
         return "it is for 16 bits, and head dimensions above 128"
-    return fa2_tma_backward.why_not(Q, K, V, **options)
+    if (capability(Q) or (9, 0))[0] != 9:
+        return "its tiles are those of Hopper's shared memory"
+    return fa2_atomic_backward.why_not(Q, K, V, deterministic=deterministic) or why_odd_rows(Q=Q, V=V)
 
 
-def launch(Q, K, V, *tensors, B_r=None, B_c=None, tiles=None, left=None, right=None, **options):
+def launch(Q, K, V, *tensors, B_r=None, B_c=None, left=None, right=None, **options):
     """The three launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
-    width = max(Q.shape[-1], V.shape[-1])
-    tiles, adds = tiles or best_tiles(width)
-    tiles = tiles._replace(B_r=B_r or tiles.B_r, B_c=B_c or tiles.B_c)._asdict()
-    parts = {"": FIRST.value, "_2": padded(width - FIRST.value)}
-    options |= {"left": left, "right": right, "dQ_sum_2": None, "B_2": parts["_2"], "adds": adds, "parts": parts}
-    return launch_by_key_blocks(wide_backward_kernel, Q, K, V, *tensors, tiles=tiles, by_tma=True, **options)
-
-
-def best_tiles(d):
-    """Tiles, and whether TMA adds dQ up: with d = 256 that would take more shared memory than there is."""
-    return Tiles(64, 64, 8, 2), d <= 192
+    parts = {"": FIRST.value, "_2": padded(max(Q.shape[-1], V.shape[-1]) - FIRST.value)}
+    tiles = Tiles(B_r or 64, B_c or 64, 8, 2)._asdict()
+    options |= {"left": left, "right": right, "B_2": parts["_2"], "parts": parts}
+    return launch_by_key_blocks(wide_backward_kernel, Q, K, V, *tensors, tiles=tiles, **options)
