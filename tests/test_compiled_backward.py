@@ -99,9 +99,10 @@ def compiled(asked_for):
 @pytest.mark.parametrize("name", CASES)
 def test_what_the_compiler_made_of_it(compiled, name):
     """Fails if the tensor cores or the background copies are lost, registers spill, or shared memory is too small."""
-    ((_, _, arch), spills), result = CASES[name], compiled[name]
+    ((_, arguments, arch), spills), result = CASES[name], compiled[name]
     copies = BY_TMA if name.startswith(("hopper", "tma", "wide")) else BY_THREADS
-    assert (PRODUCT[arch] in result.ptx) == ("float32" not in name) and copies in result.ptx
+    assert (PRODUCT[arch] in result.ptx) == ("float32" not in name)
+    assert copies in result.ptx or arguments.get("num_stages") == 1
     assert result.spills <= spills or not MEASURED
     assert not result.warnings or name in SERIAL       # ptxas says here when wgmma is serialised
     assert result.shared_bytes <= SHARED_LIMIT[arch]

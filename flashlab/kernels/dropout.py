@@ -1,7 +1,7 @@
 """Dropout without a stored mask: whether a weight is kept is a function of the seed and of the weight's place.
 
-A counter-based generator (Philox) turns a counter into a random number without any state. The counter is the position
-of the weight in P, so every kernel draws the same mask again, in any tiles and any order.
+A counter-based generator (Philox) turns a counter into four random words without any state. The counter is the place of
+four weights in P, so every kernel draws the same mask again, in any tiles and any order.
 """
 
 import torch
