@@ -73,6 +73,7 @@ PICKED = [
     (ON_H100, {}, WINDOW, "fa2_hopper_backward", ""),
     (ON_H100, {}, WINDOW | ORDERED, "windows_backward", "it takes no window"),
     ((10, 0), {}, {}, "fa2_tma_backward", "this GPU has 10.0"),
+    ((10, 0), WIDE, {}, "fa2_tma_backward", "this GPU has 10.0"),
     ((8, 0), {}, {}, "fa2_atomic_backward", "this GPU has 8.0"),
     ((8, 0), {"d": 59, "d_v": 16, "layout": first_column_cut}, {"causal": True}, "fa2_atomic_backward", ""),
     ((8, 0), {}, ORDERED, "fa2_tuned_backward", "whatever order"),

@@ -21,7 +21,8 @@ from flashlab.kernels.fa2_backward import fa2_triton_backward  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")     # numpy's, of exp2 of what a mask then hides
 
 
-KERNELS = [kernel for kernel in pick.BACKWARD_KERNELS if kernel.name != "fa2_hopper_backward"]    # Gluon: no interpreter
+ELSEWHERE = "fa2_hopper_backward", "wide_backward"         # Gluon: no interpreter; wide heads: test_wide_backward.py
+KERNELS = [kernel for kernel in pick.BACKWARD_KERNELS if kernel.name not in ELSEWHERE]
 EACH = pytest.mark.parametrize("kernel", [one for one in KERNELS if one.name != "fa2_tuned_backward"],      # the split ones
                                ids=lambda kernel: kernel.name)
 
