@@ -41,7 +41,7 @@ def hopper(d, causal, N=4096, **options):
 
 def for_a_4090(d, dtype, which, few=None):
     """99 KiB of shared memory, and tiles for it."""
-    tiles = fa2_backward.best_tiles(d, dtype, dropout=few is not None, small=True, older=True)[which - 1]
+    tiles = fa2_backward.best_tiles(d, dtype, dropout=few is not None, small=True, by_threads=True)[which - 1]
     return job(fa2_backward, 89, d, True, which=which, dtype=dtype, few=few,
                **dict(zip(("B_r", "B_c", "num_warps", "num_stages"), tiles, strict=True)))
 
@@ -76,8 +76,8 @@ CASES = {
     "hopper d 64, three consumers": (hopper(64, False, 12288), 800),
     "hopper d 64, window": (hopper(64, False, which=LAST_BUT_ONE, few=WINDOW), 0),
     "hopper d 128, window": (hopper(128, False, which=LAST_BUT_ONE, few=WINDOW), 600),
-    **{f"wide d {d}": (job(wide_backward, 90, d, d == 192), 200) for d in (192, 256)},
-    "wide d 256, window": (job(wide_backward, 90, 256, False, few=WINDOW), 400),
+    **{f"wide d {d}": (job(wide_backward, 90, d, d == 192), 150) for d in (192, 256)},
+    "wide d 256, window": (job(wide_backward, 90, 256, False, few=WINDOW), 300),
     "hopper d 128, packed": (hopper(128, True, 16384, which=LAST_BUT_ONE, few=PACKED), 600),
 }
 FIRST_TILES = {module.__name__: job(module, 90, 64, True, 57, H_kv=1, heads=1, N_k=352)

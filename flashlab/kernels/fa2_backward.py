@@ -200,24 +200,25 @@ def preprocess(shared, O, L, dL):
 def tiles_by_hand(Q, V, options, B_r=None, B_c=None):
     """Tile sizes, warps and stages of each large kernel, by name: those of `best_tiles` unless B_r or B_c is set."""
     d, dropout = max(Q.shape[-1], V.shape[-1]), options.get("dropout_p", 0.0) > 0
-    best = best_tiles(d, Q.dtype, dropout, little_shared_memory(Q), (capability(Q) or (9, 0)) < (9, 0))
+    small = little_shared_memory(Q)
+    best = best_tiles(d, Q.dtype, dropout, small, small or (capability(Q) or (9, 0)) < (9, 0))
     return [{"B_r": B_r or best_B_r, "B_c": B_c or best_B_c, "num_warps": num_warps, "num_stages": num_stages}
             for best_B_r, best_B_c, num_warps, num_stages in best]
 
 
-def best_tiles(d, dtype, dropout=False, small=False, older=False):
+def best_tiles(d, dtype, dropout=False, small=False, by_threads=False):
     """(B_r, B_c, num_warps, num_stages) for dkdv_kernel and for dq_kernel: in 16 bits no registers spill on an H100.
 
-    dropout: the mask of a tile takes registers, too. small: the GPU has 99 KiB of shared memory, as a 4090 has, or less.
-    older: than Hopper, so that tensor cores read every tile from registers
+    dropout: the mask of a tile takes registers, too. small: the GPU has 99 KiB of shared memory, as a 4090 has, or less
+    by_threads: its tensor cores read every tile from registers, as before Hopper
     """
     if dtype == torch.float32:
         if d <= 128:
             return (32, 32, 8, 2), (32, 32, 8, 2)
         return (16, 16 if small else 32, 8, 2), (32, 16, 8, 2)
     if dropout and d <= 64:
-        return (32, 128, 8, 1) if older else (64, 64, 4, 1), (64, 64, 4, 2)
-    if dropout and d <= 128 and older:
+        return (32, 128, 8, 1) if by_threads else (64, 64, 4, 1), (64, 64, 4, 2)
+    if dropout and d <= 128 and by_threads:
         return (64, 64, 8, 1), (128, 64, 8, 2)
     if d <= 128:
         num_stages = 3 if d <= 64 else 2

@@ -26,19 +26,16 @@ def load_parts(T, T_2, b, h, row):
 
 
 @triton.jit
-def store_part(T, X, N, width: tl.constexpr, first: tl.constexpr):
-    """A part of a tile, from column `first` on: the rows that are among the N of T, and the columns among its width."""
+def store_part(T, X, N, width: tl.constexpr, first: tl.constexpr, adds: tl.constexpr):
+    """Write, or add up, the columns of a tile from `first` on. T: the first of its N rows; it is `width` wide.
+
+    Not by TMA: that would take a part of shared memory, which is full.
+    """
     row, col = tl.arange(0, X.shape[0])[:, None], first + tl.arange(0, X.shape[1])
-    tl.store(T + row * width + col, X, mask=(row < N) & (col < width))
-
-
-@triton.jit
-def add_part(dQ_sum, dS, K_j, first_row, row, N_q, d: tl.constexpr, first: tl.constexpr):
-    """Add dS K to a part of dQ in HBM: from registers, since TMA would take a tile of shared memory, which is full."""
-    dQ_i = tl.dot(dS, K_j)
-    rows, col = tl.arange(0, dQ_i.shape[0])[:, None], first + tl.arange(0, dQ_i.shape[1])
-    tl.atomic_add(dQ_sum + (first_row + row) * d + rows * d + col, dQ_i, mask=(rows < N_q - row) & (col < d),
-                  sem="relaxed")
+    if adds:
+        tl.atomic_add(T + row * width + col, X, mask=(row < N) & (col < width), sem="relaxed")
+    else:
+        tl.store(T + row * width + col, X, mask=(row < N) & (col < width))
 
 
 @triton.jit
@@ -73,13 +70,14 @@ def wide_backward_kernel(
         dS_T = (P_T * (dP_T * scale - D_i)).to(Q_i.dtype)                          # (B_c, B_r)
         dV_j, dV_j2 = tl.dot(P_T.to(dO_i.dtype), dO_i, dV_j), tl.dot(P_T.to(dO_i.dtype), dO_i2, dV_j2)
         dK_j, dK_j2 = tl.dot(dS_T, Q_i, dK_j), tl.dot(dS_T, Q_i2, dK_j2)
-        add_part(dQ_sum, dS_T.T, K_j, head * N_q, i * B_r, N_q, d, 0)
-        add_part(dQ_sum, dS_T.T, K_j2, head * N_q, i * B_r, N_q, d, FIRST)
+        dQ_i = dQ_sum + (head * N_q + i * B_r) * d
+        store_part(dQ_i, tl.dot(dS_T.T, K_j), N_q - i * B_r, d, 0, True)
+        store_part(dQ_i, tl.dot(dS_T.T, K_j2), N_q - i * B_r, d, FIRST, True)
     first_row = head_kv.to(tl.int64) * N_k + j * B_c
-    store_part(dK + first_row * d, dK_j, N_k - j * B_c, d, 0)
-    store_part(dK + first_row * d, dK_j2, N_k - j * B_c, d, FIRST)
-    store_part(dV + first_row * d_v, dV_j, N_k - j * B_c, d_v, 0)
-    store_part(dV + first_row * d_v, dV_j2, N_k - j * B_c, d_v, FIRST)
+    store_part(dK + first_row * d, dK_j, N_k - j * B_c, d, 0, False)
+    store_part(dK + first_row * d, dK_j2, N_k - j * B_c, d, FIRST, False)
+    store_part(dV + first_row * d_v, dV_j, N_k - j * B_c, d_v, 0, False)
+    store_part(dV + first_row * d_v, dV_j2, N_k - j * B_c, d_v, FIRST, False)
 
 
 def wide_backward(Q, K, V, O, dO, L, *, dL=None, B_r=None, B_c=None, **options):

@@ -10,7 +10,7 @@ import triton.language as tl
 
 from flashlab.kernels.dropout import kept
 from flashlab.kernels.fa2_backward import tiles_by_hand
-from flashlab.kernels.launch import checked_backward, padded, shared_arguments
+from flashlab.kernels.launch import LOG2_E, checked_backward, padded, shared_arguments
 from flashlab.kernels.plans import temporary
 from flashlab.operator.sequences import (
     ORDINARY,
@@ -23,8 +23,6 @@ from flashlab.operator.sequences import (
     visible,
 )
 from flashlab.operator.windows import load_rows
-
-LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
 
 @triton.jit
