@@ -15,7 +15,7 @@ from flashlab_course.figures.words import bytes_text, power_text
 STYLE = {
     # a light card on a dark page
     "figure.facecolor": "white", "savefig.facecolor": "white", "axes.facecolor": "white",
-    "figure.dpi": 110, "savefig.dpi": 130, "figure.constrained_layout.use": True,
+    "figure.dpi": 100, "savefig.dpi": 130, "figure.constrained_layout.use": True,
     "figure.constrained_layout.h_pad": 0.08, "figure.constrained_layout.w_pad": 0.08,
     # comes with matplotlib: the same picture on every machine
     "font.family": "DejaVu Sans", "font.size": 10,

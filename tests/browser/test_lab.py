@@ -1,10 +1,11 @@
-"""JupyterLab in a real browser, in a clone: every chapter runs, a prediction is answered, an exercise fails and passes."""
+"""JupyterLab in a real browser: every chapter runs, a prediction is answered, an exercise fails and passes."""
 
 import json
 import os
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -14,8 +15,9 @@ from tests.house import ROOT
 
 RUN_ALL = "jupyterapp.commands.execute('notebook:run-all-cells')"
 IDLE = "jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'"
-CELLS = """() => jupyterapp.shell.currentWidget.content.widgets.filter(cell => cell.model.type === 'code').map(cell => ({
-    source: cell.model.sharedModel.getSource(), outputs: cell.model.sharedModel.getOutputs()}))"""
+NOTEBOOK = "jupyterapp.shell.currentWidget.content"
+CELLS = NOTEBOOK + """.widgets.map(cell => cell.model.sharedModel).filter(cell => cell.cell_type === 'code')
+    .map(cell => ({source: cell.getSource(), outputs: cell.getOutputs()}))"""
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +36,17 @@ def lab(clone):
     folder, environment = clone
     options = ["--no-browser", "--port=0", "--IdentityProvider.token=", "--expose-app-in-browser"]
     command = [sys.executable, "-m", "jupyter", "lab", *options, *["--allow-root"] * (os.geteuid() == 0)]
-    server = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
-    address = next(found[0] for line in server.stderr if (found := re.search(r"http://localhost:\d+/", line)))
+    log = folder.parent / "log"                    # a pipe that nobody reads would fill up
+    server = subprocess.Popen(command, cwd=folder, env=environment, stderr=log.open("w"))
+    while not (address := re.search(r"http://localhost:\d+/", log.read_text())):
+        assert server.poll() is None, log.read_text()
+        time.sleep(0.2)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"] * (os.geteuid() == 0))
         page = browser.new_page(viewport={"width": 1280, "height": 900})
 
         def open_page(path):
-            page.goto(f"{address}lab/tree/my/{path}?reset")
+            page.goto(f"{address[0]}lab/tree/my/{path}?reset")
             page.wait_for_function("window.jupyterapp?.shell.currentWidget?.context?.isReady")
             return page
 
@@ -59,12 +64,10 @@ def ran(page):
 
 def shown(page, start):
     """All that the cell that starts like that shows, run anew."""
-    at = page.evaluate(f"""() => {{
-        const notebook = jupyterapp.shell.currentWidget.content;
-        notebook.activeCellIndex = notebook.widgets.findIndex(cell => cell.model.sharedModel.getSource().startsWith({start!r}));
-        return notebook.activeCellIndex; }}""")
+    at = page.evaluate(CELLS.split(".filter")[0] + f".findIndex(cell => cell.getSource().startsWith({start!r}))")
+    page.evaluate(f"{NOTEBOOK}.activeCellIndex = {at}")
     page.evaluate("jupyterapp.commands.execute('notebook:run-cell')")
-    return json.dumps(page.evaluate(f"jupyterapp.shell.currentWidget.content.widgets[{at}].model.sharedModel.getOutputs()"))
+    return json.dumps(page.evaluate(f"{NOTEBOOK}.widgets[{at}].model.sharedModel.getOutputs()"))
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.number)
