@@ -37,7 +37,7 @@ from flashlab.kernels.plans import temporary
 from flashlab.operator.hopper_pipeline import Sizes, issue_scores, pass_over, run, walk, write_O
 from flashlab.operator.hopper_words import LOWEST, counters, opaque, pinned, row_maximum, row_shares
 from flashlab.operator.sequences import slots
-from flashlab.operator.spans import only_visible, table_of_blocks, tiles_of
+from flashlab.operator.spans import only_visible, table_of_blocks, tiles_of, tiles_of_output
 
 
 @aggregate
@@ -195,8 +195,9 @@ def launch(Q, K, V, O, L, *, causal, scale, left=None, right=None, cu_seqlens_q=
     keys, rows = choice["keys"], choice["consumers"] * 64
     tiles = B * H_q * slots(N_q, rows, batch)
     arguments = choice | {name: tiles_of(T, height, width, packed)
-                          for name, T, height in (("Q", Q, 64), ("K", K, keys), ("V", V, keys), ("O", O, 64))}
+                          for name, T, height in (("Q", Q, 64), ("K", K, keys), ("V", V, keys))}
     arguments |= {
+        "O": tiles_of_output(O, 64, width, packed),
         "L": L, "counter": temporary(counters, 2, dtype=torch.int32, device=Q.device), "scale": scale, "N_q": N_q,
         "N_k": N_k, "H_q": H_q, "group": H_q // H_kv, "together": 1, "tiles": tiles, "left": left, "right": right,
         "table": None, "causal": causal, "masked": causal or packed or window or N_k % keys > 0,

@@ -267,9 +267,8 @@ def walk(step, state, shared, task, me: gl.constexpr):
 @jit
 def write_O(shared, task, O, me: gl.constexpr):
     """Have TMA write 64 rows of O while the next tile is computed."""
-    O_s, tile, sizes = shared.O_s.index(me), task.tile, shared.sizes
+    O_s, tile = shared.O_s.index(me), task.tile
     tma.store_wait(0)                                  # the tile before has left O_s
     O_s.reshape([ROWS, O.shape[1]]).store(O.to(O_s.dtype))
     fence()                                            # TMA sees what threads have written
-    b, h = task.head // sizes.H_q, task.head % sizes.H_q
-    tma.store(shared.O, where_rows(b, h, task.first_row, tile.start_q, tile.N_q, sizes.table), O_s)
+    tma.store(shared.O, where_rows(0, task.head, task.first_row, tile.start_q, tile.N_q, shared.sizes.table), O_s)

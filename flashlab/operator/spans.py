@@ -117,6 +117,14 @@ def tiles_of(T, rows, width, packed=False):
     return described(T, [2**30 + 1, N + 1, H, 2**30, d], [2**34 - apart, apart, next_head, apart, 1], (rows, width))
 
 
+def tiles_of_output(O, rows, width, packed=False):
+    """The same of a contiguous output, its heads one below the other: no kernel divides by their number."""
+    if packed:
+        return tiles_of(O, rows, width, packed)
+    B, H, N, d = O.shape
+    return described(O, [1, B * H, N, d], [B * H * N * d, N * d, d, 1], (rows, width))
+
+
 def table_of_blocks(cu_seqlens, other_cu_seqlens, N, other_N, B):
     """The table of the blocks of B rows of all sequences, and the launch that writes it. It holds, in int32, how many
     blocks there are, then what read_table returns for each, sequence after sequence."""
