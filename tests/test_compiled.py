@@ -60,6 +60,7 @@ CASES = {
     "tma 100": (job(fa2_tma, 100, 64), BY_TMA, 0),
     "hopper d 64": (job(hopper_forward, 90, 64), BY_TMA, 0),
     "hopper d 128": (job(hopper_forward, 90, 128), BY_TMA, 64),        # a few scalars, outside the loops: see below
+    "hopper d 256": (job(hopper_forward, 90, 256), BY_TMA, 96),
     "hopper d 64, window": (job(hopper_forward, 90, 64, False, **WINDOW), BY_TMA, 96),
     "hopper d 128, window": (job(hopper_forward, 90, 128, False, **WINDOW), BY_TMA, 96),
     "hopper d 64, packed": (job(hopper_forward, 90, 64, False, 16384, **PACKED), BY_TMA, 0),

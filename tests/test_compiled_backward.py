@@ -17,7 +17,7 @@ from test_compiled import BY_THREADS, BY_TMA, MEASURED, PACKED, PRODUCT, SEED, W
 
 from flashlab.kernels import fa2_atomic_backward, fa2_backward, fa2_split_backward, fa2_tma_backward
 from flashlab.kernels.tuning import Tiles  # noqa: E402
-from flashlab.operator import hopper_backward  # noqa: E402
+from flashlab.operator import hopper_backward, wide_backward  # noqa: E402
 
 DKDV, DQ = 1, 2                        # which launch of three
 LAST_BUT_ONE = -2                      # of however many
@@ -39,10 +39,10 @@ def hopper(d, causal, N=4096, **options):
     return job(hopper_backward, 90, d, causal, N, **options)
 
 
-def for_a_4090(d, dtype, which):
+def for_a_4090(d, dtype, which, few=None):
     """99 KiB of shared memory, and tiles for it."""
-    tiles = fa2_backward.best_tiles(d, dtype, small=True)[which - 1]
-    return job(fa2_backward, 89, d, True, which=which, dtype=dtype,
+    tiles = fa2_backward.best_tiles(d, dtype, dropout=few is not None, small=True, by_threads=True)[which - 1]
+    return job(fa2_backward, 89, d, True, which=which, dtype=dtype, few=few,
                **dict(zip(("B_r", "B_c", "num_warps", "num_stages"), tiles, strict=True)))
 
 
@@ -52,12 +52,13 @@ CASES = {
     **{f"triton d {d}, {which}": (job(fa2_backward, 90, d, d == 256, which=which), 0)
        for d, which in product((64, 128, 256), BOTH)},
     "triton grouped heads": (job(fa2_backward, 90, 128, True, H_kv=4), 0),
-    **{f"triton dropout, {which}": (job(fa2_backward, 90, 128, True, few=DROPOUT, which=which), 0) for which in BOTH},
+    **{f"triton dropout, {which}": (job(fa2_backward, 90, 128, True, few=DROPOUT, which=which), 48) for which in BOTH},
     **{f"triton float32, {which}": (job(fa2_backward, 90, 128, True, dtype=fp32, which=which), 0) for which in BOTH},
     **{f"triton {arch}, {which}": (job(fa2_backward, arch, 128, True, which=which), ANY)
        for arch, which in product((80, 100), BOTH)},
     **{f"triton 4090 d {d}, {which}": (for_a_4090(d, torch.bfloat16, which), ANY)
        for d, which in product((64, 128, 256), BOTH)},
+    **{f"triton 4090 d 128 dropout, {which}": (for_a_4090(128, torch.bfloat16, which, DROPOUT), 96) for which in BOTH},
     **{f"triton 4090 d 256 float32, {which}": (for_a_4090(256, fp32, which), ANY) for which in BOTH},
     "split dK, dV 90": (job(fa2_split_backward, 90, 64, True), 0),
     "split dQ 89": (job(fa2_split_backward, 89, 64, True, which=DQ), 0),
@@ -75,6 +76,8 @@ CASES = {
     "hopper d 64, three consumers": (hopper(64, False, 12288), 800),
     "hopper d 64, window": (hopper(64, False, which=LAST_BUT_ONE, few=WINDOW), 0),
     "hopper d 128, window": (hopper(128, False, which=LAST_BUT_ONE, few=WINDOW), 600),
+    **{f"wide d {d}": (job(wide_backward, 90, d, d == 192), 150) for d in (192, 256)},
+    "wide d 256, window": (job(wide_backward, 90, 256, False, few=WINDOW), 300),
     "hopper d 128, packed": (hopper(128, True, 16384, which=LAST_BUT_ONE, few=PACKED), 600),
 }
 FIRST_TILES = {module.__name__: job(module, 90, 64, True, 57, H_kv=1, heads=1, N_k=352)
@@ -82,6 +85,7 @@ FIRST_TILES = {module.__name__: job(module, 90, 64, True, 57, H_kv=1, heads=1, N
 
 
 ALWAYS = "atomic 90", "tma d 64", "hopper d 64", "tma d 64, lean"
+SERIAL = "tma d 64, lean", "triton dropout, 1"         # the fastest all the same
 
 
 @pytest.fixture(scope="module")
@@ -95,11 +99,12 @@ def compiled(asked_for):
 @pytest.mark.parametrize("name", CASES)
 def test_what_the_compiler_made_of_it(compiled, name):
     """Fails if the tensor cores or the background copies are lost, registers spill, or shared memory is too small."""
-    ((_, _, arch), spills), result = CASES[name], compiled[name]
-    copies = BY_TMA if name.startswith(("hopper", "tma")) else BY_THREADS
-    assert (PRODUCT[arch] in result.ptx) == ("float32" not in name) and copies in result.ptx
+    ((_, arguments, arch), spills), result = CASES[name], compiled[name]
+    copies = BY_TMA if name.startswith(("hopper", "tma", "wide")) else BY_THREADS
+    assert (PRODUCT[arch] in result.ptx) == ("float32" not in name)
+    assert copies in result.ptx or arguments.get("num_stages") == 1
     assert result.spills <= spills or not MEASURED
-    assert not result.warnings or name == "tma d 64, lean"              # ptxas says here when wgmma is serialised
+    assert not result.warnings or name in SERIAL       # ptxas says here when wgmma is serialised
     assert result.shared_bytes <= SHARED_LIMIT[arch]
 
 

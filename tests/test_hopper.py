@@ -23,6 +23,7 @@ from flashlab_course.gpu.warps import Mistake  # noqa: E402
 TWO = {"keys": 128, "consumers": 2, "stages": 2, "unrolled": False}
 THREE = TWO | {"consumers": 3}
 FOUR = {"keys": 64, "consumers": 4, "stages": 3, "unrolled": False}
+WIDE = TWO | {"keys": 64}
 
 
 CASES = {
@@ -36,6 +37,8 @@ CASES = {
     "one query": (inputs(1, 200, 128, 2, 2, 1), True, TWO),
     "four consumers, 64 keys": (inputs(512, 512, 64, 1, 2, 1), True, FOUR),
     "four consumers, 64 keys, ragged, crossing": (inputs(301, 333, 64), True, FOUR),
+    "d 80": (inputs(200, 333, 80, 1, 2, 1), True, TWO), "d 40": (inputs(200, 333, 40), False, THREE),
+    "d 256": (inputs(300, 333, 256, 1, 2, 1), True, WIDE), "d 192": (inputs(300, 200, 192, 1, 2, 2), False, WIDE),
 }
 
 
@@ -99,6 +102,7 @@ PACKED = {
     "d 64": (64, THREE, False, None), "d 64 causal, shared key heads": (64, FOUR, True, None),
     "d 128": (128, TWO, False, None), "d 128 causal, unrolled": (128, TWO | {"unrolled": True}, True, None),
     "a window": (64, FOUR, False, (90, 20)), "a window, d 128": (128, TWO, False, (150, 0)),
+    "a window, d 192": (192, WIDE, False, (150, 0)), "d 96 causal": (96, TWO, True, None),
 }
 
 

@@ -42,7 +42,8 @@ CASES = {
     "heads of a group shared out, causal": (inputs(150, 150, 64, 2, 8, 1), True, TWO),
     "heads of a group shared out": (inputs(70, 190, 128, 1, 6, 1), False, TWO),
     "rows that see no key": (inputs(300, 70, 64), True, TWO),
-    "few keys": (inputs(200, 7, 64), False, THREE),
+    "few keys": (inputs(200, 7, 64), False, THREE), "d 40": (inputs(200, 70, 40), False, THREE),
+    "d 80, heads of a group shared out": (inputs(130, 150, 80, 1, 4, 1), True, TWO),
     "large logits": (inputs(128, 128, 64, logits=60), True, TWO),
 }
 

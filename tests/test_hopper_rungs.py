@@ -99,7 +99,7 @@ def test_what_becomes_of_a_change(name):
 
 
 REFUSED = {"N_q = N_k, a multiple of 128": inputs(130, 130, 64), "contiguous": inputs(128, 128, 64, 1, 2, 2),
-           "d = d_v = 64 or 128": inputs(128, 128, 32)}
+           "d = d_v = 64 or 128": inputs(128, 128, 96)}
 
 
 @pytest.mark.parametrize("words", REFUSED)

@@ -37,14 +37,16 @@ def first_column_cut(T):
 
 CU = torch.tensor([0, 60, 128], dtype=torch.int32)
 PACKED, WINDOW = {"cu_seqlens_q": CU, "cu_seqlens_k": CU}, {"window": [50, 0]}
-SMALL = {"d": 80, "d_v": 80}                           # the Hopper kernels take d = d_v = 64 or 128 alone
+SMALL, WIDE = {"d": 32, "d_v": 32}, {"d": 192, "d_v": 192}         # the Hopper kernels take 33 to 128 or 256
 ON_H100, ORDERED = (9, 0), {"deterministic": True}
 
 # capability, inputs, options -> the kernel that runs, and words from the reason why the one above does not
 PICKED = [
     (ON_H100, {}, {}, "fa2_hopper_forward", ""),
     (ON_H100, {"d": 64, "d_v": 64, "dtype": fp16, "N_q": 100, "N_k": 333}, {"causal": True}, "fa2_hopper_forward", ""),
-    (ON_H100, SMALL, {}, "fa2_tma_forward", "not d = 80"),
+    (ON_H100, {"d": 80, "d_v": 96}, {}, "fa2_hopper_forward", ""),
+    (ON_H100, WIDE, WINDOW, "fa2_hopper_forward", ""),
+    (ON_H100, SMALL, {}, "fa2_tma_forward", "not 32"),
     (ON_H100, {"dtype": fp32}, {}, "fa2_tma_forward", "not float32"),
     (ON_H100, {}, {"dropout_p": 0.1}, "windows_forward", "no dropout"),
     (ON_H100, {"N_q": 200}, {"causal": True}, "fa2_tma_forward", "see no key"),
@@ -59,7 +61,11 @@ PICKED = [
     (ON_H100, {}, {}, "fa2_hopper_backward", ""),
     (ON_H100, {"d": 64, "d_v": 64, "N_q": 333, "N_k": 100, "layout": first_column_cut}, {"causal": True},
      "fa2_hopper_backward", ""),
-    (ON_H100, SMALL, {}, "fa2_tma_backward", "not d = 80"),
+    (ON_H100, {"d": 80, "d_v": 96}, {}, "fa2_hopper_backward", ""),
+    (ON_H100, {"d": 100, "d_v": 100}, {}, "fa2_atomic_backward", "200 bytes"),
+    (ON_H100, WIDE, WINDOW, "wide_backward", ""),
+    (ON_H100, WIDE, ORDERED, "fa2_tuned_backward", "whatever order"),
+    (ON_H100, SMALL, {}, "fa2_tma_backward", "not 32"),
     (ON_H100, {"dtype": fp32}, {}, "fa2_tma_backward", "not float32"),
     (ON_H100, {}, {"dropout_p": 0.1}, "windows_backward", "no dropout"),
     (ON_H100, {}, ORDERED, "fa2_hopper_backward", ""),
@@ -67,6 +73,7 @@ PICKED = [
     (ON_H100, {}, WINDOW, "fa2_hopper_backward", ""),
     (ON_H100, {}, WINDOW | ORDERED, "windows_backward", "it takes no window"),
     ((10, 0), {}, {}, "fa2_tma_backward", "this GPU has 10.0"),
+    ((10, 0), WIDE, {}, "fa2_tma_backward", "this GPU has 10.0"),
     ((8, 0), {}, {}, "fa2_atomic_backward", "this GPU has 8.0"),
     ((8, 0), {"d": 59, "d_v": 16, "layout": first_column_cut}, {"causal": True}, "fa2_atomic_backward", ""),
     ((8, 0), {}, ORDERED, "fa2_tuned_backward", "whatever order"),
@@ -121,7 +128,7 @@ def test_few_queries_before_many_keys_are_decoded(gpu):
 def test_an_option_that_a_kernel_lacks_is_refused_by_name():
     """Fails if a kernel named as backend leaves out a window, packed sequences or dropout in silence."""
     Q = torch.zeros(1, 1, 32, 64, device=DEVICE)
-    for kernel in [*pick.KERNELS[2:-1], *pick.BACKWARD_KERNELS[2:-1]]:
+    for kernel in [*pick.KERNELS[2:-1], *pick.BACKWARD_KERNELS[2:-2]]:
         for options, words in (({"window": (3, 0)}, "window"), ({"dropout_p": 0.1}, "dropout")):
             assert pick.why_not(kernel, Q, Q, Q, causal=True, **options) == f"it takes no {words}"
         assert pick.why_not(kernel, Q, Q, Q, cu_seqlens_q=CU, cu_seqlens_k=CU) == "it takes no packed sequences"

@@ -102,7 +102,7 @@ def readme():
     shared = {size: two[size] for size in one.keys() & two}
     return {
         "README.md": [
-            *speeds, row("d = 256, forward", speed(load_results("forward_h200", "d = 256"), "fa2_tma_forward")),
+            *speeds,
             row("backward with `deterministic=True`, PyTorch's without",
                 speed(load_results("backward_h200", "deterministic"), "fa2_hopper_backward")),
             row("one new token against a cache", speed(decode, "decode")),
@@ -146,7 +146,6 @@ NUMBERS = [
     ("README", "fp8_h200", "d = 128", {"implementation": "flash_attention_fp8"}, "ms"),
     ("README", "ring_h200", "two GPUs", ZIGZAG, "speedup"),
     ("README", "forward_h100", "all", {"implementation": "naive_forward"}, "ms"),
-    ("README", "forward_h200", "d = 256", {"implementation": "fa2_tma_forward", "N": 16384}, "ms"),
     ("README", "backward_h200", "deterministic", BACK, "ms"),
     ("README", "launch_h100", "all", {"call": "sdpa, both"}, "us"),
     ("12", "parts_h200", "all", {"left_out": "softmax", "d": 128}, "ms"),

@@ -56,7 +56,8 @@ def fa2_forward_kernel(
         P_ij = tl.exp(S_ij - m_safe[:, None])                                      # (B_r, B_c)
         l_i = alpha * l_i + tl.sum(P_ij, 1)                                        # (B_r,)
         if dropout_p > 0:                                                          # compiled only if asked for
-            P_ij = tl.where(kept(seed, head, rows[:, None], keys, N_q, N_k, dropout_p), P_ij, 0.0)    # after the sum
+            stays = kept(seed, head * N_q, i * B_r, j * B_c, N_k, dropout_p, B_r, B_c)
+            P_ij = tl.where(stays, P_ij, 0.0)                                      # (B_r, B_c)   after the sum
         PV = tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")               # (B_r, B_dv)
         O_i = alpha[:, None] * O_i + PV                                            # (B_r, B_dv)  divided after the loop
         m_i = m_new

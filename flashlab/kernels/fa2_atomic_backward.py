@@ -111,22 +111,24 @@ def launch(Q, K, V, *tensors, B_r=None, B_c=None, tiles=None, **options):
     return launch_by_key_blocks(atomic_backward_kernel, Q, K, V, *tensors, tiles=tiles, **options)
 
 
-def launch_by_key_blocks(kernel, Q, K, V, O, dO, L, dL, dQ, dK, dV, *, tiles, by_tma=False, **options):
+def launch_by_key_blocks(kernel, Q, K, V, O, dO, L, dL, dQ, dK, dV, *, tiles, by_tma=False, parts=None, **options):
     """D first, then a kernel with a program for each key block of each key head, then dQ in its own dtype.
 
     by_tma: the kernel takes Q, K, V, dO and, compiled, the sum of dQ as tensor descriptors
+    parts:  it takes Q, K, V, dO as several each, of tiles of these widths; their names end with the keys
     """
     shared = shared_arguments(Q, K, V, options, dO=dO)
     first, rows = preprocess(shared, O, L, dL)
     dQ_sum = temporary(torch.zeros, *Q.shape, dtype=L.dtype, device=Q.device)
-    arguments = shared | rows | {"dQ_sum": dQ_sum, "dK": dK, "dV": dV} | tiles
+    arguments = shared | rows | {"dQ_sum": dQ_sum, "dK": dK, "dV": dV, "stages": tiles["num_stages"]} | tiles
+    copied = [("Q", Q, "B_r"), ("dO", dO, "B_r"), ("K", K, "B_c"), ("V", V, "B_c")] if by_tma or parts else []
     if by_tma:
-        arguments |= {"stages": tiles["num_stages"], "adds": Q.device.type != "cpu"}
-        copied = [("Q", Q, "B_r"), ("dO", dO, "B_r"), ("K", K, "B_c"), ("V", V, "B_c")]
-        if arguments["adds"]:
-            copied.append(("dQ_sum", dQ_sum, "B_r"))
-        for name, T, size in copied:
-            arguments[name] = descriptor(fit_for_tma(T), (tiles[size], padded(T.shape[-1])))
+        arguments["adds"] = Q.device.type != "cpu"
+        copied += [("dQ_sum", dQ_sum, "B_r")] if arguments["adds"] else []
+    for name, T, size in copied:
+        T = fit_for_tma(T)
+        for end, width in (parts or {"": padded(T.shape[-1])}).items():
+            arguments[name + end] = descriptor(T, (tiles[size], width))
     grid = (K.shape[0] * K.shape[1] * triton.cdiv(K.shape[2], tiles["B_c"]),)
     last = {"dQ_sum": dQ_sum, "dQ": dQ, "n": dQ.numel(), "B": 4096, "num_warps": 8}
     return (first, (kernel, grid, only_wanted(kernel, arguments)),

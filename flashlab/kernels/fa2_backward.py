@@ -13,7 +13,14 @@ import triton
 import triton.language as tl
 
 from flashlab.kernels.dropout import kept
-from flashlab.kernels.launch import LOG2_E, checked_backward, little_shared_memory, only_wanted, shared_arguments
+from flashlab.kernels.launch import (
+    LOG2_E,
+    capability,
+    checked_backward,
+    little_shared_memory,
+    only_wanted,
+    shared_arguments,
+)
 from flashlab.kernels.plans import temporary
 
 
@@ -80,6 +87,8 @@ def dkdv_kernel(
         dO_at = dO + b * stride_dOb + h * stride_dOh + rows[:, None].to(tl.int64) * stride_dOn + col_v * stride_dOd
         dO_i = tl.load(dO_at, mask=row_ok[:, None] & (col_v < d_v), other=0.0)     # (B_r, B_dv)
         L_i = tl.load(L_log2 + head * N_q + rows, mask=row_ok, other=0.0)          # (B_r,)
+        if dropout_p > 0:                              # drawn here: fewer registers
+            kept_T = kept(seed, head * N_q, i * B_r, j * B_c, N_k, dropout_p, B_r, B_c).T          # (B_c, B_r)
         S_T = tl.dot(K_j, Q_i.T, input_precision="ieee")                           # (B_c, B_r)
         P_T = tl.exp2(S_T * (scale * LOG2_E) - L_i)                                # (B_c, B_r)
         last = tl.where(row_ok, rows + (N_k - N_q) if causal else N_k - 1, -1)     # (B_r,) the last key that each sees
@@ -88,7 +97,6 @@ def dkdv_kernel(
         D_i = tl.load(D + head * N_q + rows, mask=row_ok, other=0.0)               # loaded here: fewer registers
         dS_T = P_T * (dP_T * scale - D_i)                                          # (B_c, B_r)
         if dropout_p > 0:
-            kept_T = kept(seed, head, rows, keys, N_q, N_k, dropout_p)             # (B_c, B_r)
             dS_T = P_T * (tl.where(kept_T, dP_T * (scale / (1 - dropout_p)), 0.0) - D_i)
             P_T = tl.where(kept_T, P_T, 0.0)           # what met V in the forward; over 1 - p after the loop
         dV_j += tl.dot(P_T.to(dO_i.dtype), dO_i, input_precision="ieee")           # (B_c, B_dv)
@@ -138,7 +146,7 @@ def dq_kernel(
         P_ij = tl.where(visible, P_ij, 0.0)                                        # (B_r, B_c)
         dP_ij = tl.dot(dO_i, V_j.T, input_precision="ieee")                        # (B_r, B_c)
         if dropout_p > 0:
-            stays = kept(seed, head, rows[:, None], keys, N_q, N_k, dropout_p)     # (B_r, B_c)
+            stays = kept(seed, head * N_q, i * B_r, j * B_c, N_k, dropout_p, B_r, B_c)             # (B_r, B_c)
             dP_ij = tl.where(stays, dP_ij / (1 - dropout_p), 0.0)                  # (B_r, B_c)
         dS_ij = P_ij * (dP_ij * scale - D_i[:, None])                              # (B_r, B_c)
         dQ_i += tl.dot(dS_ij.to(K_j.dtype), K_j, input_precision="ieee")           # (B_r, B_d)
@@ -192,20 +200,27 @@ def preprocess(shared, O, L, dL):
 def tiles_by_hand(Q, V, options, B_r=None, B_c=None):
     """Tile sizes, warps and stages of each large kernel, by name: those of `best_tiles` unless B_r or B_c is set."""
     d, dropout = max(Q.shape[-1], V.shape[-1]), options.get("dropout_p", 0.0) > 0
+    small = little_shared_memory(Q)
+    best = best_tiles(d, Q.dtype, dropout, small, small or (capability(Q) or (9, 0)) < (9, 0))
     return [{"B_r": B_r or best_B_r, "B_c": B_c or best_B_c, "num_warps": num_warps, "num_stages": num_stages}
-            for best_B_r, best_B_c, num_warps, num_stages in best_tiles(d, Q.dtype, dropout, little_shared_memory(Q))]
+            for best_B_r, best_B_c, num_warps, num_stages in best]
 
 
-def best_tiles(d, dtype, dropout=False, small=False):
+def best_tiles(d, dtype, dropout=False, small=False, by_threads=False):
     """(B_r, B_c, num_warps, num_stages) for dkdv_kernel and for dq_kernel: in 16 bits no registers spill on an H100.
 
     dropout: the mask of a tile takes registers, too. small: the GPU has 99 KiB of shared memory, as a 4090 has, or less
+    by_threads: its tensor cores read every tile from registers, as before Hopper
     """
     if dtype == torch.float32:
         if d <= 128:
             return (32, 32, 8, 2), (32, 32, 8, 2)
         return (16, 16 if small else 32, 8, 2), (32, 16, 8, 2)
+    if dropout and d <= 64:
+        return (32, 128, 8, 1) if by_threads else (64, 64, 4, 1), (64, 64, 4, 2)
+    if dropout and d <= 128 and by_threads:
+        return (64, 64, 8, 1), (128, 64, 8, 2)
     if d <= 128:
         num_stages = 3 if d <= 64 else 2
-        return (32 if dropout else 64, 128, 8, num_stages), (128, 64, 8, num_stages)
+        return (64, 128, 8, num_stages), (128, 64, 8, num_stages)
     return (16 if dropout or small else 32, 64, 8, 2), (32 if small else 64, 32, 8, 2)

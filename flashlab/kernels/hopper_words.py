@@ -116,6 +116,8 @@ def why_not(Q, K, V, **options):
     """Why the Hopper rungs of the ladder do not take a call, in words; None where they do."""
     if reason := why_not_hopper(Q, V):
         return reason
+    if (d := Q.shape[-1]) != V.shape[-1] or d not in (64, 128):
+        return f"it takes d = d_v = 64 or 128, not d = {d}, d_v = {V.shape[-1]}"
     if Q.shape[2] != K.shape[2] or Q.shape[2] % TILE:
         return f"it takes N_q = N_k, a multiple of {TILE}, not N_q = {Q.shape[2]}, N_k = {K.shape[2]}"
     if not (Q.is_contiguous() and K.is_contiguous() and V.is_contiguous()):

@@ -319,17 +319,17 @@ def why_no_tma(Q, K, V, **options):
     return why_gpu_too_old(Q) or why_odd_rows(O=V) or why_no_descriptor(Q=Q, K=K, V=V)
 
 
-def why_not_hopper(Q, V, dropout_p=0.0, B_r=None, B_c=None):
+def why_not_hopper(Q, V, widest=128, dropout_p=0.0, B_r=None, B_c=None):
     """Why a kernel with a warp for loads and others for products does not take a call, in words; None if it does."""
-    have, (d, d_v) = capability(Q), (Q.shape[-1], V.shape[-1])
+    have, d = capability(Q), max(Q.shape[-1], V.shape[-1])
     if have is None:
         return "its instructions are Hopper's alone, and no interpreter knows them"
     if have[0] != 9:
         return f"its instructions are Hopper's alone, compute capability 9.0, and this GPU has {have[0]}.{have[1]}"
     if Q.dtype not in (torch.float16, torch.bfloat16):
         return f"it takes float16 and bfloat16, not {str(Q.dtype).removeprefix('torch.')}"
-    if d != d_v or d not in (64, 128):
-        return f"it takes d = d_v = 64 or 128, not d = {d}, d_v = {d_v}"
+    if not 32 < d <= widest:
+        return f"it takes head dimensions from 33 to {widest}, in tiles at least 64 wide, not {d}"
     if dropout_p > 0:
         return "it has no dropout"
     return "its tiles are fixed" if B_r or B_c else None

@@ -18,6 +18,7 @@ import triton.language as tl
 
 from flashlab.kernels import plans
 from flashlab.kernels.launch import (
+    LOG2_E,
     capability,
     check_call,
     forward,
@@ -32,7 +33,6 @@ from flashlab.kernels.launch import (
 from flashlab.operator.sequences import key_blocks_seen, visible
 from flashlab.operator.splits import choose_splits
 
-LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 MOST_ROWS = {torch.float16: 64, torch.bfloat16: 64, torch.float32: 16}         # of a tile: more read K, V again from L2
 MERGED = 16                                            # partial results that the merge takes at a time
 

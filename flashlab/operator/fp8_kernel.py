@@ -27,7 +27,7 @@ from flashlab.kernels.plans import temporary
 from flashlab.operator import quantize
 from flashlab.operator.hopper_pipeline import Sizes, issue_scores, run, walk, write_O
 from flashlab.operator.hopper_words import LOWEST, counters, opaque, row_maximum, row_shares
-from flashlab.operator.spans import only_visible, tiles_of
+from flashlab.operator.spans import only_visible, tiles_of, tiles_of_output
 
 KEYS = 128                                             # of a block
 P_BITS = gl.constexpr(8.0)                             # P is computed 2^8 times too large
@@ -194,9 +194,8 @@ def launches(Q, K, V, O, H=None, *, causal, scale):
         steps.append((quantize.quantize_kernel, *one))
     together = heads_together(made["Q"], made["K"], made["V"]) if causal else 1
     arguments = made | {
-        "Q": tiles_of(made["Q"], 64), "K": tiles_of(made["K"], KEYS),
+        "Q": tiles_of(made["Q"], 64, d), "K": tiles_of(made["K"], KEYS, d), "O": tiles_of_output(O, 64, d),
         "V": described(made["V"], made["V"].shape, made["V"].stride(), (d, KEYS)),
-        "O": described(O, [B * H_q, N_q, d], [N_q * d, d, 1], (64, d)),
         "counter": temporary(counters, 2, dtype=torch.int32, device=Q.device), "scale": scale, "N_q": N_q, "N_k": N_k,
         "H_q": H_q, "group": H_q // H_kv, "together": together, "tiles": tiles, "keys": KEYS, "consumers": consumers,
         "stages": stages, "causal": causal, "masked": causal or N_k % KEYS > 0,

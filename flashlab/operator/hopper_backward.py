@@ -43,8 +43,10 @@ from flashlab.kernels.launch import (
     how_many_parts,
     in_parts,
     largest_divisor,
+    padded,
     programs_at_a_time,
     why_not_hopper,
+    why_odd_rows,
 )
 from flashlab.kernels.plans import temporary
 from flashlab.operator.hopper_backward_pipeline import TOGETHER, hopper_backward_kernel
@@ -54,25 +56,26 @@ from flashlab.operator.windows_backward import preprocess
 
 
 @triton.jit
-def finish_kernel(dQ_sum, dQ, N_q, tiles_of_a_head, H_q, cu_seqlens, batch, B, d: tl.constexpr):
+def finish_kernel(dQ_sum, dQ, N_q, tiles_of_a_head, H_q, cu_seqlens, batch, B, d: tl.constexpr, B_d: tl.constexpr):
     """dQ = dQ_sum of one query tile, in dQ's dtype, in the order of rows and columns again: see put_dQ."""
     tile = tl.program_id(0).to(tl.int64)
     head, i = tile // tiles_of_a_head, tile % tiles_of_a_head
-    at = tl.arange(0, d // 8)[:, None] * 512 + tl.arange(0, 512)                   # 512: four of each of 128 threads
-    in_order = tl.load(dQ_sum + tile * (64 * d) + at).reshape(2, d // 16, 4, 8, 4, 2, 2)
-    dQ_i = in_order.permute(2, 0, 3, 1, 5, 4, 6).reshape(64, d)                    # (64, d)
-    row, col = tl.arange(0, 64)[:, None], tl.arange(0, d)
+    at = tl.arange(0, B_d // 8)[:, None] * 512 + tl.arange(0, 512)                 # 512: four of each of 128 threads
+    in_order = tl.load(dQ_sum + tile * (64 * B_d) + at).reshape(2, B_d // 16, 4, 8, 4, 2, 2)
+    dQ_i = in_order.permute(2, 0, 3, 1, 5, 4, 6).reshape(64, B_d)                  # (64, B_d)
+    row, col = tl.arange(0, 64)[:, None], tl.arange(0, B_d)
     if batch is None:
-        tl.store(dQ + (head * N_q + i * 64 + row) * d + col, dQ_i, mask=row < N_q - i * 64)
+        tl.store(dQ + (head * N_q + i * 64 + row) * d + col, dQ_i, mask=(row < N_q - i * 64) & (col < d))
     else:
         first, end = rows_of_part(i * 64, cu_seqlens, batch, N_q, B)
-        tl.store(dQ + output_rows(head, first + row, H_q, N_q, batch) * d + col, dQ_i, mask=row < end - first)
+        dQ_at = dQ + output_rows(head, first + row, H_q, N_q, batch) * d + col
+        tl.store(dQ_at, dQ_i, mask=(row < end - first) & (col < d))
 
 
 def fa2_hopper_backward(Q, K, V, O, dO, L, *, dL=None, B_r=None, B_c=None, **options):
     """The gradients of attention for every batch and head, in three or four launches, on a Hopper GPU.
 
-    Shapes:  as fa2_triton_backward; d 64 or 128, float16 or bfloat16: see `why_not`. What TMA cannot read is copied
+    Shapes:  as fa2_triton_backward; d, d_v up to 128, 16 bits: see `why_not`. What TMA cannot read is copied
     Options: as kernels/launch.check_call takes them. Deterministic: dK and dV always; dQ if asked for, without window
              and packed sequences: adders then wait for turns
     Tiles:   64 x 128 or 64 x 192: the division of labour fixes them
@@ -87,7 +90,7 @@ def fa2_hopper_backward(Q, K, V, O, dO, L, *, dL=None, B_r=None, B_c=None, **opt
 
 def why_not(Q, K, V, *, dropout_p=0.0, deterministic=False, B_r=None, B_c=None, **options):
     """Why this rung does not take a call, in words; None where it does."""
-    if reason := why_not_hopper(Q, V, dropout_p, B_r, B_c):
+    if reason := why_not_hopper(Q, V, 128, dropout_p, B_r, B_c) or why_odd_rows(Q=Q, V=V):
         return reason
     if deterministic and any(options.get(name) is not None for name in ("window", "cu_seqlens_q")):
         return "with a window or packed sequences it adds dQ up in whatever order its programs come"
@@ -99,17 +102,18 @@ def why_not(Q, K, V, *, dropout_p=0.0, deterministic=False, B_r=None, B_c=None, 
 def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, left=None, right=None, cu_seqlens_q=None,
            cu_seqlens_k=None, batch=None, ordered=False, **options):
     """The launches in order, each (kernel, grid, arguments); nothing is checked and nothing runs."""
-    (B, H_q, N_q, d), (_, H_kv, N_k, _) = Q.shape, K.shape
+    (B, H_q, N_q, d), (_, H_kv, N_k, d_v) = Q.shape, V.shape
+    width = padded(max(d, d_v))
     packed, N = batch is not None, max(N_q, N_k) // (batch or 1)       # packed: of a sequence of medium length
-    choice = how_many(d, N, causal or left is not None)
+    choice = how_many(width, N, causal or left is not None)
     block = 64 * choice["consumers"]
     tiles = slots(N_q, block, batch) * choice["consumers"]                         # of a head, in whole rounds
     first, rows = preprocess(O, dO, L, dL, scale, N_out=64 * tiles, batch=batch, cu_seqlens=cu_seqlens_q, block=block)
     programs, at_a_time = B * H_kv * slots(N_k, block, batch), programs_at_a_time(Q, 8)
-    parts = 1 if packed else how_many_parts(programs, H_q // H_kv, at_a_time * (8 if causal else 1))
+    parts = 1 if packed or d != d_v else how_many_parts(programs, H_q // H_kv, at_a_time * (8 if causal else 1))
     programs, heads = programs * parts, H_kv * parts                               # heads: of dK_parts, too
     dK_parts, dV_parts, adding = in_parts(dK, dV, parts)
-    dQ_sum = temporary(torch.zeros, B * H_q * tiles * 64 * d // 256, 256, dtype=torch.float32, device=Q.device)
+    dQ_sum = temporary(torch.zeros, B * H_q * tiles * 64 * width // 256, 256, dtype=torch.float32, device=Q.device)
     # Heads side by side, longest programs first: as many heads as keep Q, dO and dQ in the L2 cache, which all of their
     # programs read and add to. But all heads where an SM has few programs to run: a long one must not come last.
     together = 1
@@ -117,12 +121,12 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, left=None, right
         in_L2 = 2**14 * heads // max(1, N_q * H_q // (batch or 1))
         together = B * heads if programs <= 4 * at_a_time else largest_divisor(B * heads, in_L2)
     tensors = {"Q": Q, "K": K, "V": V, "dO": dO, "dK": dK_parts, "dV": dV_parts}
-    arguments = {name: tiles_of(fit_for_tma(T), 64, packed) for name, T in tensors.items()}
+    arguments = {name: tiles_of(fit_for_tma(T), 64, width, packed) for name, T in tensors.items()}
     plain = gl.NVMMASharedLayout(0, 32, rank=2)
     arguments |= {name: described(rows[of], [B * H_q * tiles, 64], [64, 1], (1, 64), plain)
                   for name, of in (("L", "L_log2"), ("D", "D"))}
     arguments |= {
-        "dQ": described(dQ_sum, dQ_sum.shape, dQ_sum.stride(), (d // 4, 256), plain), "scale": scale, "N_q": N_q,
+        "dQ": described(dQ_sum, dQ_sum.shape, dQ_sum.stride(), (width // 4, 256), plain), "scale": scale, "N_q": N_q,
         "N_k": N_k, "H_kv": heads, "group": H_q // heads, "together": together, "left": left, "right": right,
         "table": None, "tiles_of_a_head": tiles, "parts": parts, "causal": causal, "turns": None,
         "ragged": packed or left is not None or N_q % block + N_k % block > 0, "num_warps": 4}
@@ -132,7 +136,7 @@ def launch(Q, K, V, O, dO, L, dL, dQ, dK, dV, *, causal, scale, left=None, right
     if packed:
         arguments["table"], *tables = table_of_blocks(cu_seqlens_k, cu_seqlens_q, N_k, N_q, block)
     last = {"dQ_sum": dQ_sum, "dQ": dQ, "N_q": N_q, "tiles_of_a_head": tiles, "H_q": H_q, "cu_seqlens": cu_seqlens_q,
-            "batch": batch, "B": block, "d": d, "num_warps": 4}
+            "batch": batch, "B": block, "d": d, "B_d": width, "num_warps": 4}
     return (first, *tables, (hopper_backward_kernel, (programs,), arguments | choice),
             (finish_kernel, (B * H_q * tiles,), last), *adding)
 

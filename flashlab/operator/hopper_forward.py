@@ -22,11 +22,12 @@ hopper_pipeline.py has the warps; here is what a consumer does with its 64 query
 
 import torch
 
-from flashlab.kernels.gluon_adapter import aggregate, gl, jit, wgmma, wgmma_wait
-from flashlab.kernels.hopper_words import LOG2_E, ROWS, described, release, scaled_rows
+from flashlab.kernels.gluon_adapter import aggregate, gl, jit, tma, wgmma, wgmma_wait
+from flashlab.kernels.hopper_words import LOG2_E, ROWS, release, scaled_rows
 from flashlab.kernels.launch import (
     checked_forward,
     heads_together,
+    padded,
     positive_scale,
     programs_at_a_time,
     why_no_tma,
@@ -36,7 +37,7 @@ from flashlab.kernels.plans import temporary
 from flashlab.operator.hopper_pipeline import Sizes, issue_scores, pass_over, run, walk, write_O
 from flashlab.operator.hopper_words import LOWEST, counters, opaque, pinned, row_maximum, row_shares
 from flashlab.operator.sequences import slots
-from flashlab.operator.spans import only_visible, table_of_blocks, tiles_of
+from flashlab.operator.spans import only_visible, table_of_blocks, tiles_of, tiles_of_output
 
 
 @aggregate
@@ -58,7 +59,7 @@ def step(state, shared, task, n, mask: gl.constexpr, me: gl.constexpr):
     fewer registers are left: O is rescaled when its product is done, and P stays float32 until the one before is used.
     """
     O, P, m, at, coming, sizes = state.O, state.P, state.m, state.at, state.coming, shared.sizes
-    wide: gl.constexpr = O.shape[1] == 128
+    wide: gl.constexpr = O.shape[1] >= 128
 
     S = issue_scores(shared, coming, me)
     shared.V.wait(at)
@@ -102,7 +103,7 @@ def first_block(shared, task, at, me: gl.constexpr):
     shared.K.release(at.slot)
     if sizes.masked:
         S = only_visible(S, task, (task.end - 1) * sizes.keys, sizes)
-    m = (gl.max(S, 1) if d == 128 else row_maximum(S)) * task.scale_log2
+    m = (gl.max(S, 1) if d >= 128 else row_maximum(S)) * task.scale_log2
     if sizes.crossing or sizes.table is not None:  # a row may see nothing of this block, and -inf minus -inf is NaN
         m = gl.maximum(m, LOWEST)
     P = gl.exp2(S * task.scale_log2 - m[:, None])
@@ -118,9 +119,10 @@ def attend(shared, task, at, me: gl.constexpr):
     """O and L of 64 query rows. Returns the place in the rings after the tile's blocks."""
     state, sizes, tile = walk(step, first_block(shared, task, at, me), shared, task, me), shared.sizes, task.tile
     O, m = state.O, state.m
-    if O.shape[1] == 128:
+    if O.shape[1] >= 128:
         O = scaled_rows(O, opaque(state.alpha))
-    release(shared.Q_free.index(me))
+    if O.shape[1] < 256:
+        release(shared.Q_free.index(me))
     shared.V.wait(state.at)
     O = wgmma(state.P, shared.V.tile(state.at), O, is_async=True)
     l_i = gl.convert_layout(gl.sum(state.l, 1), m.type.layout)
@@ -133,6 +135,9 @@ def attend(shared, task, at, me: gl.constexpr):
     if some_blind:
         l_i = gl.where(l_i == 0, 1.0, l_i)             # O stays 0
     write_O(shared, task, scaled_rows(O, 1.0 / l_i), me)
+    if O.shape[1] == 256:                              # O lies where Q did
+        tma.store_wait(0)
+        release(shared.Q_free.index(me))
     rows = task.first_row + gl.arange(0, ROWS, m.type.layout)
     L_i = (m + gl.log2(l_i)) / LOG2_E
     if some_blind:
@@ -158,9 +163,10 @@ KERNEL = fa2_hopper_kernel
 def fa2_hopper_forward(Q, K, V, *, B_r=None, B_c=None, **options):
     """Exact attention for every batch and head in one launch, on a Hopper GPU.
 
-    Shapes:  as fa2_triton_forward; d 64 or 128, float16 or bfloat16; strides and the rest: see `why_not`
+    Shapes:  as fa2_triton_forward; d, d_v up to 256, float16 or bfloat16; strides and the rest: see `why_not`
     Options: as kernels/launch.check_call takes them, but no dropout
-    Tiles:   192 x 128 or 256 x 64 at d = 64, 128 x 128 at d = 128: the division of labour fixes them
+    Tiles:   192 x 128 or 256 x 64 at d = 64, 128 x 128 at d = 128, 128 x 64 at d = 256: the division of labour fixes
+             them. Other heads have the next wider tiles
     Error:   at most 2x that of naive in the same dtype, both against float64
     Raises:  TypeError or ValueError before anything is launched
     Source:  Shah et al. 2024, arXiv:2407.08608, FlashAttention-3: warp specialisation, products under exponentials
@@ -171,7 +177,7 @@ def fa2_hopper_forward(Q, K, V, *, B_r=None, B_c=None, **options):
 
 def why_not(Q, K, V, *, causal=False, dropout_p=0.0, cu_seqlens_q=None, B_r=None, B_c=None, **options):
     """Why this rung does not take a call, in words; None where it does."""
-    if reason := why_not_hopper(Q, V, dropout_p, B_r, B_c):
+    if reason := why_not_hopper(Q, V, 256, dropout_p, B_r, B_c):
         return reason
     if causal and cu_seqlens_q is None and Q.shape[2] > K.shape[2]:
         return "with more queries than keys some causal rows see no key"
@@ -182,14 +188,16 @@ def launch(Q, K, V, O, L, *, causal, scale, left=None, right=None, cu_seqlens_q=
            **options):
     """The grid and the arguments of one launch, with those `before` it; nothing is checked and nothing runs."""
     Q, scale = positive_scale(Q, scale)
-    (B, H_q, N_q, d), (_, H_kv, N_k, _) = Q.shape, K.shape
+    (B, H_q, N_q, _), (_, H_kv, N_k, _) = Q.shape, K.shape
+    width = padded(max(Q.shape[-1], V.shape[-1]))
     packed, window, N = batch is not None, left is not None, max(N_q, N_k) // (batch or 1)  # N: of a medium sequence
-    choice = how_many(d, min(N, left + right + 1), True) if window else how_many(d, N, causal)
+    choice = how_many(width, min(N, left + right + 1), True) if window else how_many(width, N, causal)
     keys, rows = choice["keys"], choice["consumers"] * 64
     tiles = B * H_q * slots(N_q, rows, batch)
-    of_O = tiles_of(O, 64, True) if packed else described(O, [B * H_q, N_q, d], [N_q * d, d, 1], (64, d))
-    arguments = choice | {
-        "Q": tiles_of(Q, 64, packed), "K": tiles_of(K, keys, packed), "V": tiles_of(V, keys, packed), "O": of_O,
+    arguments = choice | {name: tiles_of(T, height, width, packed)
+                          for name, T, height in (("Q", Q, 64), ("K", K, keys), ("V", V, keys))}
+    arguments |= {
+        "O": tiles_of_output(O, 64, width, packed),
         "L": L, "counter": temporary(counters, 2, dtype=torch.int32, device=Q.device), "scale": scale, "N_q": N_q,
         "N_k": N_k, "H_q": H_q, "group": H_q // H_kv, "together": 1, "tiles": tiles, "left": left, "right": right,
         "table": None, "causal": causal, "masked": causal or packed or window or N_k % keys > 0,
@@ -207,4 +215,4 @@ def how_many(d, N, causal):
         return {"keys": 64, "consumers": 4, "stages": 3, "unrolled": False}
     if d == 64:
         return {"keys": 128, "consumers": 3, "stages": 3, "unrolled": False}
-    return {"keys": 128, "consumers": 2, "stages": 2, "unrolled": N >= 8192}
+    return {"keys": 128 if d == 128 else 64, "consumers": 2, "stages": 2, "unrolled": d == 128 and N >= 8192}

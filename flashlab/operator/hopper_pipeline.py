@@ -115,7 +115,10 @@ def run(attend, Q, K, V, O, L, counter, scale, sizes, fp8):
     Q_s = gl.allocate_shared_memory(Q.dtype, [sizes.consumers] + Q.block_shape, Q.layout)
     K_s = gl.allocate_shared_memory(K.dtype, [sizes.stages] + K.block_shape, K.layout)
     V_s = gl.allocate_shared_memory(V.dtype, [sizes.stages] + V.block_shape, V.layout)
-    O_s = gl.allocate_shared_memory(O.dtype, [sizes.consumers] + O.block_shape, O.layout)
+    if Q.dtype == O.dtype and Q.block_shape[-1] == 256:
+        O_s = Q_s                                      # there is no room for both
+    else:
+        O_s = gl.allocate_shared_memory(O.dtype, [sizes.consumers] + O.block_shape, O.layout)
     board = gl.allocate_shared_memory(gl.int64, [12, 1], gl.SwizzledSharedLayout(1, 1, 1, [0]))
     threads: gl.constexpr = sizes.consumers * 128 + 32
     K_ring = Ring(K, K_s, mbarriers(sizes.stages, 1), K_FREE, threads, False)
@@ -264,12 +267,8 @@ def walk(step, state, shared, task, me: gl.constexpr):
 @jit
 def write_O(shared, task, O, me: gl.constexpr):
     """Have TMA write 64 rows of O while the next tile is computed."""
-    O_s, tile, table = shared.O_s.index(me), task.tile, shared.sizes.table
+    O_s, tile = shared.O_s.index(me), task.tile
     tma.store_wait(0)                                  # the tile before has left O_s
     O_s.reshape([ROWS, O.shape[1]]).store(O.to(O_s.dtype))
     fence()                                            # TMA sees what threads have written
-    if table is None:
-        tma.store(shared.O, [task.head, task.first_row, 0], O_s)
-    else:
-        where = where_rows(0, task.head, task.first_row, tile.start_q, tile.N_q, table)
-        tma.store(shared.O, where, O_s)
+    tma.store(shared.O, where_rows(0, task.head, task.first_row, tile.start_q, tile.N_q, shared.sizes.table), O_s)

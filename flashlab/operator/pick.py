@@ -11,15 +11,17 @@ WINDOWS = Rung(0, "windows_forward", "flashlab.operator.windows", "windows", "13
 WINDOWS_BACKWARD = Rung(0, "windows_backward", "flashlab.operator.windows_backward", "windows", "13",
                         cost.fa2_backward_two_pass, "#7A1FA2", "x",
                         "fa2_triton_backward with windows, packed sequences and dropout", **TRITON)
+WIDE_BACKWARD = Rung(0, "wide_backward", "flashlab.operator.wide_backward", "wide heads", "13", cost.fa2_backward,
+                     "#17807E", "x", "fa2_tma_backward with windows, for heads wider than 128", by_tma=True, **TRITON)
 
 # On a GPU the last kernel that takes a call runs; WINDOWS takes every call.
 KERNELS = [ladder.KERNELS[0], WINDOWS, *ladder.KERNELS[1:]]
-BACKWARD_KERNELS = [ladder.BACKWARD_KERNELS[0], WINDOWS_BACKWARD, *ladder.BACKWARD_KERNELS[1:]]
+BACKWARD_KERNELS = [ladder.BACKWARD_KERNELS[0], WINDOWS_BACKWARD, *ladder.BACKWARD_KERNELS[1:], WIDE_BACKWARD]
 ALL = {kernel.name: kernel for kernel in [*KERNELS, *BACKWARD_KERNELS, DECODE]}
 
 # The options that each kernel takes besides causal and scale
 TAKES = {"windows_forward": ("window", "packed sequences", "dropout"),
-         "windows_backward": ("window", "packed sequences", "dropout"),
+         "windows_backward": ("window", "packed sequences", "dropout"), "wide_backward": ("window",),
          "fa2_triton_forward": ("dropout",), "fa2_triton_backward": ("dropout",),
          "fa2_hopper_forward": ("window", "packed sequences"), "fa2_hopper_backward": ("window", "packed sequences"),
          "fa2_decode_forward": ("window",)}

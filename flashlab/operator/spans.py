@@ -105,13 +105,24 @@ def without_hidden(P, first_key, first_row, block, sizes):
     return gl.where(keys[:, None] < block.N_k, P, 0.0)
 
 
-def tiles_of(T, rows, packed=False):
-    """A TMA descriptor of T (B, H, N, d) for tiles of so many rows; packed: one that stops at a sequence's end."""
+def tiles_of(T, rows, width, packed=False):
+    """A TMA descriptor of T (B, H, N, d) for tiles of so many rows; packed: one that stops at a sequence's end.
+
+    width: of a tile, at least d. TMA reads zeros past the last column, and writes nothing there
+    """
     (_, H, N, d), strides = T.shape, lawful_strides(T.shape, T.stride(), T.itemsize)
     if not packed:
-        return described(T, T.shape, strides, (rows, d))
+        return described(T, T.shape, strides, (rows, width))
     _, next_head, apart, _ = strides
-    return described(T, [2**30 + 1, N + 1, H, 2**30, d], [2**34 - apart, apart, next_head, apart, 1], (rows, d))
+    return described(T, [2**30 + 1, N + 1, H, 2**30, d], [2**34 - apart, apart, next_head, apart, 1], (rows, width))
+
+
+def tiles_of_output(O, rows, width, packed=False):
+    """The same of a contiguous output, its heads one below the other: no kernel divides by their number."""
+    if packed:
+        return tiles_of(O, rows, width, packed)
+    B, H, N, d = O.shape
+    return described(O, [1, B * H, N, d], [B * H * N * d, N * d, d, 1], (rows, width))
 
 
 def table_of_blocks(cu_seqlens, other_cu_seqlens, N, other_N, B):

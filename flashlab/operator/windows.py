@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 from flashlab.kernels.dropout import kept
-from flashlab.kernels.launch import checked_forward, pick_tiles, shared_arguments
+from flashlab.kernels.launch import LOG2_E, checked_forward, pick_tiles, positive_scale, shared_arguments
 from flashlab.operator.sequences import ORDINARY, key_blocks_seen, output_rows, sequence_at, slots, visible
 
 
@@ -43,20 +43,21 @@ def windows_forward_kernel(
     m_i = tl.full((B_r,), -float("inf"), tl.float32)                               # (B_r,)       below any score
     l_i = tl.zeros((B_r,), tl.float32)                                             # (B_r,)
     O_i = tl.zeros((B_r, B_dv), tl.float32)                                        # (B_r, B_dv)
+    scale_log2 = scale * LOG2_E                        # > 0
     first, end = key_blocks_seen(i, B_r, B_c, N_q, N_k, causal, left, right)       # the others are hidden from all rows
     for j in range(first, end):
         keys = j * B_c + tl.arange(0, B_c)                                         # (B_c,)
         K_j = load_rows(K, keys, N_k, stride_Kn, stride_Kd, d, B_d)                # (B_c, B_d)
         V_j = load_rows(V, keys, N_k, stride_Vn, stride_Vd, d_v, B_dv)             # (B_c, B_dv)
-        S_ij = tl.dot(Q_i, K_j.T, input_precision="ieee") * scale                  # (B_r, B_c)   "ieee": not TF32
+        S_ij = tl.dot(Q_i, K_j.T, input_precision="ieee")                          # (B_r, B_c)   "ieee": not TF32
         S_ij = tl.where(visible(rows[:, None], keys, N_q, N_k, causal, left, right), S_ij, -float("inf"))
-        m_new = tl.maximum(m_i, tl.max(S_ij, 1))                                   # (B_r,)
+        m_new = tl.maximum(m_i, tl.max(S_ij, 1) * scale_log2)                      # (B_r,)       in base 2
         m_safe = tl.where(m_new == -float("inf"), 0.0, m_new)                      # (B_r,)       no -inf - -inf: NaN
-        alpha = tl.exp(m_i - m_safe)                                               # (B_r,)       0 at first: m_i = -inf
-        P_ij = tl.exp(S_ij - m_safe[:, None])                                      # (B_r, B_c)
+        alpha = tl.exp2(m_i - m_safe)                                              # (B_r,)       0 at first: m_i = -inf
+        P_ij = tl.exp2(S_ij * scale_log2 - m_safe[:, None])                        # (B_r, B_c)
         l_i = alpha * l_i + tl.sum(P_ij, 1)                                        # (B_r,)
         if dropout_p > 0:                                                          # compiled only if asked for
-            stays = kept(seed, head, start_q + rows[:, None], keys, all_q, all_k, dropout_p)
+            stays = kept(seed, head * all_q + start_q, i * B_r, j * B_c, all_k, dropout_p, B_r, B_c)
             P_ij = tl.where(stays, P_ij, 0.0)                                      # (B_r, B_c)   after the sum
         PV = tl.dot(P_ij.to(V_j.dtype), V_j, input_precision="ieee")               # (B_r, B_dv)
         O_i = alpha[:, None] * O_i + PV                                            # (B_r, B_dv)  divided after the loop
@@ -65,7 +66,8 @@ def windows_forward_kernel(
     col_v = tl.arange(0, B_dv).to(tl.int64)
     O_at = O + output_rows(head, start_q + rows, H_q, all_q, batch)[:, None] * d_v + col_v     # (B_r, B_dv)
     tl.store(O_at, O_i / (l_safe * (1 - dropout_p))[:, None], mask=(rows[:, None] < N_q) & (col_v < d_v))
-    tl.store(L + (head * all_q + start_q) + rows, m_i + tl.log(l_safe), mask=rows < N_q)       # -inf + 0: no key
+    L_i = (m_i + tl.log2(l_safe)) / LOG2_E                                         # (B_r,)       -inf + 0: no key
+    tl.store(L + (head * all_q + start_q) + rows, L_i, mask=rows < N_q)
 
 
 KERNEL = windows_forward_kernel
@@ -84,6 +86,7 @@ def windows_forward(Q, K, V, *, B_r=None, B_c=None, **options):
 def launch(Q, K, V, O, L, *, B_r=None, B_c=None, **options):
     """The grid and the arguments of one launch, tile sizes and warps included; nothing is checked and nothing runs."""
     tiles = pick_tiles(Q, V, options, B_r, B_c)
-    options = ORDINARY | options
+    Q, scale = positive_scale(Q, options["scale"])
+    options = ORDINARY | options | {"scale": scale}
     grid = (Q.shape[0] * Q.shape[1] * slots(Q.shape[2], tiles["B_r"], options["batch"]),)
     return grid, shared_arguments(Q, K, V, options) | {"O": O, "L": L} | tiles

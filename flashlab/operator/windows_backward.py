@@ -10,7 +10,7 @@ import triton.language as tl
 
 from flashlab.kernels.dropout import kept
 from flashlab.kernels.fa2_backward import tiles_by_hand
-from flashlab.kernels.launch import checked_backward, padded, shared_arguments
+from flashlab.kernels.launch import LOG2_E, checked_backward, padded, shared_arguments
 from flashlab.kernels.plans import temporary
 from flashlab.operator.sequences import (
     ORDINARY,
@@ -23,8 +23,6 @@ from flashlab.operator.sequences import (
     visible,
 )
 from flashlab.operator.windows import load_rows
-
-LOG2_E = tl.constexpr(1.4426950408889634)              # exp(x) = exp2(x · log2(e))
 
 
 @triton.jit
@@ -95,6 +93,8 @@ def windows_dkdv_kernel(
         Q_i = load_rows(Q + h * stride_Qh, rows, N_q, stride_Qn, stride_Qd, d, B_d)            # (B_r, B_d)
         dO_i = load_rows(dO + h * stride_dOh, rows, N_q, stride_dOn, stride_dOd, d_v, B_dv)    # (B_r, B_dv)
         L_i = tl.load(L_log2 + row_0 + rows, mask=rows < N_q, other=0.0)           # (B_r,)
+        if dropout_p > 0:
+            kept_T = kept(seed, row_0, i * B_r, j * B_c, all_k, dropout_p, B_r, B_c).T     # (B_c, B_r)
         S_T = tl.dot(K_j, Q_i.T, input_precision="ieee")                           # (B_c, B_r)
         P_T = tl.exp2(S_T * (scale * LOG2_E) - L_i)                                # (B_c, B_r)
         seen = visible(rows, keys[:, None], N_q, N_k, causal, left, right)         # (B_c, B_r or 1)
@@ -103,7 +103,6 @@ def windows_dkdv_kernel(
         D_i = tl.load(D + row_0 + rows, mask=rows < N_q, other=0.0)                # here: earlier costs registers
         dS_T = P_T * (dP_T * scale - D_i)                                          # (B_c, B_r)
         if dropout_p > 0:
-            kept_T = kept(seed, head, start_q + rows, keys[:, None], all_q, all_k, dropout_p)
             dS_T = P_T * (tl.where(kept_T, dP_T * (scale / (1 - dropout_p)), 0.0) - D_i)
             P_T = tl.where(kept_T, P_T, 0.0)           # what met V in the forward; over 1 - p after the loop
         dV_j += tl.dot(P_T.to(dO_i.dtype), dO_i, input_precision="ieee")           # (B_c, B_dv)
@@ -151,7 +150,7 @@ def windows_dq_kernel(
         P_ij = tl.where(visible(rows[:, None], keys, N_q, N_k, causal, left, right), P_ij, 0.0)
         dP_ij = tl.dot(dO_i, V_j.T, input_precision="ieee")                        # (B_r, B_c)
         if dropout_p > 0:
-            stays = kept(seed, head, start_q + rows[:, None], keys, all_q, all_k, dropout_p)
+            stays = kept(seed, row_0, i * B_r, j * B_c, all_k, dropout_p, B_r, B_c)
             dP_ij = tl.where(stays, dP_ij / (1 - dropout_p), 0.0)                  # (B_r, B_c)
         dS_ij = P_ij * (dP_ij * scale - D_i[:, None])                              # (B_r, B_c)
         dQ_i += tl.dot(dS_ij.to(K_j.dtype), K_j, input_precision="ieee")           # (B_r, B_d)

@@ -10,6 +10,7 @@ import torch
 
 from flashlab.ladder import BACKWARD_KERNELS, BACKWARD_RUNGS
 from flashlab.operator.attention import flash_attention
+from flashlab.operator.pick import WIDE_BACKWARD
 from flashlab_course.bench import forward, problems, timing
 from flashlab_course.bench.checks import check_gradients
 from flashlab_course.bench.peers import peers
@@ -18,11 +19,12 @@ SECONDS = 900.0
 
 
 def implementations(deterministic=False):
-    """{name: forward}, differentiable: naive attention, the rungs that take heads, the peers.
+    """{name: forward}, differentiable: naive attention, the rungs that take heads, wide_backward, the peers.
 
     deterministic: the rungs give the same bits each time; the row of a rung that cannot says why
     """
-    rungs = {rung.name: partial(through_operator, rung.name, deterministic) for rung in BACKWARD_KERNELS}
+    kernels = [*BACKWARD_KERNELS, WIDE_BACKWARD]
+    rungs = {kernel.name: partial(through_operator, kernel.name, deterministic) for kernel in kernels}
     return {BACKWARD_RUNGS[0].name: problems.naive_over_heads} | rungs | peers()
 
 

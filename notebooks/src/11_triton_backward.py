@@ -281,7 +281,7 @@ figures.bars({f"{row['dtype']}{', causal' * row['causal']}": row["rms"] for row 
 # %% [markdown]
 # ### Dropout that nobody stores
 #
-# Chapter 05 drew the mask from a generator whose state changes with each draw, so the order of the tiles mattered. The kernels call `tl.rand(seed, place)`, with the weight's place in $P$.
+# Chapter 05 drew the mask from a generator whose state changes with each draw, so the order of the tiles mattered. A kernel can call `tl.rand(seed, place)` instead, with the weight's place in $P$.
 #
 # Both passes need the same mask. Below, the backward has another seed and other tiles. Which of them spoils the mask, or do both? Say it first. Then set one back at a time.
 
@@ -311,6 +311,8 @@ figures.matrices({f"forward {forward}": ours, f"backward {backward}": theirs}, f
 # `tl.rand` is a **counter-based** generator. It has no state: the number is a function of seed and place. So tiles, warps and the order of the programs do not matter.
 #
 # </details>
+#
+# Philox makes four random words of each counter, and `tl.rand` throws three of them away. The course's kernels use all four, in [flashlab/kernels/dropout.py](../flashlab/kernels/dropout.py): one counter decides about four weights that lie in the registers of the same thread, so a tile's mask takes a quarter of the arithmetic.
 #
 # **Your turn** ([exercises/ex11_dropout.py](../exercises/ex11_dropout.py), 20 minutes). Go back through one tile: which $P$ meets $V$, which $P$ is in the softmax's gradient, and what happens to $dP$?
 

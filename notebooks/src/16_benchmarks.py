@@ -341,7 +341,7 @@ figures.bars(of_cudnn, f"In float16 at d = 128 {place['float16, d = 128']} cuDNN
              "cuDNN's time over that of the course's best kernel")
 
 # %% [markdown]
-# The Hopper kernel takes $d$ = 64 and 128 only, so $d = 256$ falls to an earlier rung.
+# At the time of this recording the Hopper kernel took $d$ = 64 and 128 only, so that an earlier rung ran at $d = 256$. Since then it takes every $d$ from 33 to 256.
 #
 # PyTorch's FlexAttention generates a kernel from your formula for a score: Triton code in PyTorch 2.11, recorded here (2.13 can generate CuTe code instead). Without a formula of your own it has {{min(flex_span):.2f}} to {{max(flex_span):.2f}} times cuDNN's speed, and is {{standing(of_flex)}}.
 #

@@ -130,9 +130,13 @@ SHAPES = [Call(*sizes) for sizes in (
     (*WINDOWED, 128, 128, False, (70, 3000)),
     (1, 4, 4, 9000, 9000, 64, 64, False, (4500, 100)), (1, 8, 1, 301, 2000, 64, 64, False, (33, 5)),
     (1, 2, 2, 2000, 301, 128, 128, False, (90, 40)), (1, 2, 2, 700, 700, 64, 64, False, (0, 0)),
+    (1, 4, 2, 1500, 1500, 96, 96, True), (1, 2, 2, 700, 700, 48, 48), (1, 4, 1, 333, 690, 80, 80, True),
+    (1, 4, 2, 1000, 1300, 256, 256, True), (2, 4, 4, 640, 640, 192, 192), (1, 2, 2, 1100, 1100, 256, 128, True),
+    (1, 2, 1, 900, 700, 192, 192, False, (90, 40)), (*WINDOWED, 256, 256, False, (512, 0)),
+    (*WINDOWED, 80, 80, False, (512, 0)),
 )]
 SHAPES += [Call(*PACKED, d, d, *masks, LENGTHS, spoilt=1)
-           for d in (64, 128) for masks in ((False, None), (True, None), (False, (90, 20)))]
+           for d in (64, 96, 128, 192) for masks in ((False, None), (True, None), (False, (90, 20)))]
 # compute-sanitizer makes a kernel take hundreds of times as long
 SMALL = [Call(1, 2, H_kv, N_q, N_k, d, d, causal) for H_kv, N_q, N_k in ((2, 256, 256), (1, 97, 213), (2, 300, 300))
          for d in (64, 128) for causal in (False, True)]
@@ -149,7 +153,7 @@ OF_A_KIND = 8                          # calls in a row need the same kernels: c
 def random_call(number, longest=500):
     """(a Call, whether deterministic)."""
     kind, draw = random.Random(number // OF_A_KIND), random.Random(f"sizes of {number}")
-    dtype, d = kind.choice(DTYPES), kind.choice((16, 24, 59, 64, 64, 80, 128, 128, 200, 256))
+    dtype, d = kind.choice(DTYPES), kind.choice((16, 24, 40, 59, 64, 80, 96, 128, 192, 200, 256))
     d_v, H_kv, group = kind.choice((d, d, d, 16, 64, 100)), kind.choice((1, 2, 3)), kind.choice((1, 2, 4))
     causal, deterministic, packed = (kind.random() < share for share in (0.4, 0.3, 0.4))
     wide, narrow = (draw.randint(-1, 300), draw.randint(-1, 300)), (draw.randint(0, 40), draw.randint(-1, 5))
