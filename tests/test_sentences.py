@@ -82,6 +82,7 @@ def told(number):
 
 
 unchanged = functools.cache(told)
+WIDE = "wide heads", "wide heads, second", "wide heads, third"
 
 
 def readme():
@@ -100,17 +101,26 @@ def readme():
     rings = [one for one in pick(ring["rows"], mode="causal, zig-zag") if one["runs"] >= 3]
     one, two = ({(row["N"], row["passes"]): row["speedup"] for row in pick(rings, ranks=n)} for n in (1, 2))
     shared = {size: two[size] for size in one.keys() & two}
+    heads = lambda what, kernel, *dims: front.span([
+        found for label in WIDE for found in gains(load_results(f"{what}_h200", label), kernel, "sdpa_cudnn")
+        if found[0]["d"] in dims])
     return {
         "README.md": [
             *speeds,
             row("backward with `deterministic=True`, PyTorch's without",
                 speed(load_results("backward_h200", "deterministic"), "fa2_hopper_backward")),
+            row("heads of 192, forward", heads("forward", "fa2_hopper_forward", 192)),
+            row("heads of 192 and 256, backward", heads("backward", "wide_backward", 192, 256)),
             row("one new token against a cache", speed(decode, "decode")),
             *(row(f"host, small call: {words}", f"{us['flash_attention' + name]}; PyTorch {us['sdpa' + name]}")
               for words, name in host.items())],
         "docs/results.md": [
             *(row(title, *(standing(found) for _, found in both)) for title, both in beside.items()),
             f"Versions: torch {torch}; FlashAttention-4, {peer or 'version not recorded'}.",
+            row("heads of 80 and 96", f"{heads('forward', 'fa2_hopper_forward', 80, 96)} the speed of cuDNN, backward "
+                f"{heads('backward', 'fa2_hopper_backward', 80, 96)}", "`results/forward_h200.json`, `backward_h200.json`"),
+            row("heads of 256, forward", f"{heads('forward', 'fa2_hopper_forward', 256)} the speed of cuDNN",
+                "`results/forward_h200.json`"),
             row("a decode step, caches of half a gigabyte and more", f"{between(full, '.2f')} × the rate of a copy",
                 "`results/decode_h200.json`"),
             *(row(words, f"{speed(fp8, name, 'fa2_hopper_forward')} the speed of bfloat16", "`results/fp8_h200.json`")
@@ -147,6 +157,8 @@ NUMBERS = [
     ("README", "ring_h200", "two GPUs", ZIGZAG, "speedup"),
     ("README", "forward_h100", "all", {"implementation": "naive_forward"}, "ms"),
     ("README", "backward_h200", "deterministic", BACK, "ms"),
+    ("README", "forward_h200", "wide heads", HOPPER | {"d": 192}, "ms"),
+    ("README", "backward_h200", "wide heads", {"implementation": "wide_backward", "d": 192, "causal": True}, "ms"),
     ("README", "launch_h100", "all", {"call": "sdpa, both"}, "us"),
     ("12", "parts_h200", "all", {"left_out": "softmax", "d": 128}, "ms"),
     ("12", "counters_h200", None, {"implementation": "fa2_tma_forward"}, "dram_read"),
