@@ -186,8 +186,8 @@ def _draw_cells(scene, recording, x, y, high, row):
     for axis, spans in cut.items():
         for n, (start, stop) in enumerate(spans if len(spans) <= FEW else []):
             middle = (start + stop) / 2
-            place = (x - 6, y + middle * high + 4, "small end") if axis == "i" else (x + middle * row, y - 5, "small mid")
-            scene.text(*place, str(n))
+            place = (-6, middle * high + 4, "small end") if axis == "i" else (middle * row, -5, "small mid")
+            scene.text(x + place[0], y + place[1], place[2], str(n))
 
 
 def _draw_side_by_side(scene, recording, shapes, y, row, grid):
@@ -206,5 +206,5 @@ def _draw_side_by_side(scene, recording, shapes, y, row, grid):
         scene.text(middle, under + 12, "name mid", name)
         nbytes = [step.hbm[name][1] if name in step.hbm else None for step in recording.steps]
         scene.text(middle, under + 25, "small mid", ["" if n is None else bytes_text(n) for n in nbytes])
-    boxes = [Box(name, shape, *places[name], rows[name], columns[name], name in lying) for name, shape in shapes.items()]
-    return boxes, bottom
+    return [Box(name, shape, *places[name], rows[name], columns[name], name in lying)
+            for name, shape in shapes.items()], bottom
