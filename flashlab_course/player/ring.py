@@ -28,13 +28,12 @@ def play_ring(ranks, N):
     busy = [set() for _ in ranks]                      # of each step, the ranks that compute
     for (row, q), (column, k) in product(enumerate(owned), repeat=2):
         rank, step = row // 2, (row // 2 - column // 2) % R
-        place = GRID + column * CHUNK, TOP + row * CHUNK, CHUNK, CHUNK
-        if (q, k) in pairs:
+        place, shown = (GRID + column * CHUNK, TOP + row * CHUNK, CHUNK, CHUNK), (q, k) in pairs
+        looks = ["" if not shown or (step, True) > now else "lit" if step == now[0] else "seen" for now in moments]
+        scene.rect(*place, [f"cell warp{rank} {look}" for look in looks])
+        if shown:
             busy[step].add(rank)
-            looks = ["" if (step, True) > now else "lit" if step == now[0] else "seen" for now in moments]
-            scene.rect(*place, [f"cell warp{rank} {look}" for look in looks])
         else:
-            scene.rect(*place, "cell")
             scene.add("stroke", *place, look="never")
     for n, chunk in enumerate(owned):
         middle = CHUNK * (n + 0.5)

@@ -115,11 +115,11 @@ said = compare("whose keys rank 0 holds in step 1", my_owner, calls[1]["keys"][0
 play_ring(run["runs"]["all"], run["N"])
 
 # %% [markdown]
-# The player shows what these processes computed, without a mask. Each row of scores belongs to the rank that keeps its queries. Follow one block of keys: which cells does it fill, and where does it end?
+# This ring had no mask. Each rank keeps its queries, so it fills its rows of scores. Follow one block of keys: which cells does it fill, and where does it end?
 #
 # <details><summary><b>Why?</b> (after watching)</summary>
 #
-# It fills its own column, one rank in each step. In the last step it is one rank before its owner: everyone has met it.
+# It fills its own columns, one rank a step, and ends one rank before its owner.
 #
 # </details>
 #
@@ -205,7 +205,7 @@ play_ring(run["runs"]["causal, in order"], run["N"])
 #
 # </details>
 #
-# Rank 0 has work in step 0 only, and rank 3 in all four. What if each rank had a piece of the beginning and a piece of the end?
+# What if each rank had a piece of the beginning and a piece of the end?
 #
 # **Your turn** ([exercises/ex14_zigzag.py](../exercises/ex14_zigzag.py), 20 minutes). Cut the sequence into $2R$ chunks and deal them out zig-zag. Then say which pairs of chunks a rank computes in each step.
 
@@ -216,7 +216,7 @@ check("ex14_zigzag")
 reveal("ex14_zigzag")
 
 # %% [markdown]
-# How much does each rank compute in each step? Your answer joins in once it passes.
+# Your answer joins in once it passes.
 
 # %%
 R = 4                                                       # change me: 8, 16
@@ -233,7 +233,7 @@ figures.matrices({f"{name}: {needed[name]:g} blocks' time": of_ranks for name, o
 #
 # <details><summary><b>Why?</b> (after the change)</summary>
 #
-# In order, the last rank computes for $R - \frac12$ blocks' time. With zig-zag, every rank has half a block in every step, $R/2$ together. The ratio is $2 - 1/R$: almost twice as long.
+# In order, the last rank takes $R - \frac12$ blocks' time; with zig-zag, each takes $R/2$. The ratio is $2 - 1/R$.
 #
 # </details>
 #
@@ -265,11 +265,11 @@ said = compare("step of the ring in order when zig-zag is done", my_step_in_orde
 drawn = figures.timelines({"in order": in_order, "zig-zag": zigzag}, "rank 0", "causal; a unit of time is half a block of scores; dashed: zig-zag is done.")
 drawn.suptitle(f"When zig-zag is done, the ring in order is in step {now}", x=0.01, ha="left", weight="bold")
 for ax in drawn.axes:
-    ax.axvline(end, color="black", ls="--")
+    ax.axvline(end, color="black", ls="--", lw=0.8)
 drawn
 
 # %% [markdown]
-# In the gaps a rank waits. Zig-zag has a price: position embeddings have to be dealt out in the same way, and $N$ has to be a multiple of $2R$.
+# Zig-zag has a price: position embeddings have to be dealt out in the same way, and $N$ has to be a multiple of $2R$.
 #
 # **Takeaway.** A ring is as fast as its slowest rank. Deal out work, not rows.
 #
@@ -355,7 +355,7 @@ for H_kv in (32, 8):
 #
 # USP (Fang and Zhao 2024) combines the two. `flashlab.operator.ring.ulysses_attention` is 20 lines: compare it with the ring.
 #
-# **Takeaway.** With many ranks Ulysses sends less. But it computes nothing meanwhile, and the heads limit it.
+# **Takeaway.** With many ranks Ulysses sends less. But it hides nothing, and the heads limit it.
 #
 # ### On GPUs
 #
@@ -399,7 +399,7 @@ figures.bars({f"{share['rows']:,} rows": {part: share[part] for part in ("shorte
                      for share in shares])
 
 # %% [markdown]
-# The model promises that all messages are hidden from {{2 * rows_to_hide(600e12, 450e9):,.0f}} rows on, with a causal mask. The record shows less of their time hidden: {{hidden}}. Alone they moved {{min(speeds):.0f}} to {{max(speeds):.0f}} GB/s. What keeps the rest in the open has not been profiled. One candidate is the SMs that NCCL's kernels occupy to send.
+# The model promises that all messages are hidden from {{2 * rows_to_hide(600e12, 450e9):,.0f}} rows on, with a causal mask. The record shows less of their time hidden: {{hidden}}. Alone they moved {{min(speeds):.0f}} to {{max(speeds):.0f}} GB/s. What keeps the rest in the open has not been profiled.
 #
 # With more rows all of this matters less:
 #
@@ -409,7 +409,7 @@ figures.bars({f"{share['rows']:,} rows": {part: share[part] for part in ("shorte
 # | zig-zag | {{last['N'] // last['ranks']:,}} | {{last['speedup']:.2f}} |
 # | in order | {{in_order['N'] // in_order['ranks']:,}} | {{in_order['speedup']:.2f}} |
 #
-# Memory does not halve: forward and backward, each GPU also holds blocks on their way, and sums in float32. At most that was {{longest[2, 'all']:.1f}} GiB each, and {{longest[2, 'causal, zig-zag']:.1f}} with zig-zag, against {{longest[1, 'all']:.1f}} on one GPU alone.
+# Memory does not halve: forward and backward, each GPU also holds blocks on their way, and sums in float32. At $N = 262{,}144$ that was {{longest[2, 'all']:.1f}} GiB each, and {{longest[2, 'causal, zig-zag']:.1f}} with zig-zag, against {{longest[1, 'all']:.1f}} on one GPU alone.
 #
 # ### Gather K and V instead
 #
@@ -430,7 +430,7 @@ for way, count in arriving.items():
 #
 # ### An open question
 #
-# Real batches pack sequences of many lengths. A causal mask within each of them leaves few pairs of chunks to compute. How would you deal out the chunks then? Draw lengths at random, count the visible pairs of each rank, and look for a rule that keeps the slowest rank close to the mean.
+# Real batches pack sequences of many lengths. A causal mask within each of them leaves few pairs of chunks to compute. How would you deal out the chunks then? Draw lengths at random, count each rank's visible pairs, and look for a rule.
 
 # %%
 # Your experiment goes here.
