@@ -318,11 +318,11 @@ figures.bars(errors, f"A rotation leaves {left['few numbers']:.0f} % of the erro
 #
 # <details><summary><b>Why?</b> (after the change)</summary>
 #
-# Little: where all numbers are alike, there is nothing to spread over a row.
+# Little: where all numbers are large, there is nothing to spread.
 #
 # </details>
 #
-# `flashlab/operator/fp8.py` takes these steps on any machine. On Hopper, `fp8_kernel.py` takes one step more: tensor cores add FP8 products with about 14 bits, so the kernel adds up the results of key blocks itself, in float32.
+# Hopper's tensor cores add FP8 products with about 14 bits. So `flashlab/operator/fp8_kernel.py` adds up the results of key blocks itself, in float32.
 #
 # Only the products are twice as fast. Exponentials take as long as before. Quantizing is one more pass over $Q$, $K$ and $V$.
 
@@ -442,8 +442,6 @@ figures.curves({"steps": of_splits}, f"{best[1]} splits are {of_splits[1] / of_s
 # **Takeaway.** Split until every SM has work, and avoid a last wave that is nearly empty.
 #
 # ### The kernel in Triton
-#
-# The rest of the chapter needs Triton.
 
 # %%
 from flashlab_course.doctor import as_text, check_triton, import_triton
@@ -498,7 +496,7 @@ print(excerpt(decode_kernel, "start, stop =", "first, end ="))
 print(excerpt(decode_kernel, "keys = j", "page = page_of(j + 1"))
 
 # %% [markdown]
-# Fourth, the merge. It has one program for each row, and takes 16 chunks at a time.
+# Fourth, the merge has one program for each row, and takes 16 chunks at a time.
 
 # %%
 print(excerpt(merge_kernel, "L_s =", "O_i = alpha"))
@@ -531,20 +529,21 @@ my_idle_programs = None
 from flashlab_course.lesson.accesses import touched
 
 seen = touched(lambda: flashlab.flash_attention_decode(Q, K_cache, V_cache, counts + 1, splits=4, backend="triton"))
-reads = torch.full((3, 4, 128), torch.nan)
+reads = torch.full((3, 4, 4), torch.nan)                                             # text, split, tile of 32 keys
 for access in seen.of("K"):
     head, split = access.program[0] // 4, access.program[0] % 4                      # as printed above, with 1 row block
     if head % 2 == 0:                                                                # key head 0
-        reads[head // 2, split, torch.from_numpy(access.elements[access.mask] // 32 % 128).unique()] = split + 1
+        keys = torch.from_numpy(access.elements[access.mask] // 32 % 128).unique()
+        reads[head // 2, split, keys[0] // 32] = len(keys)
 idle = reads.isnan().all(-1).sum().item()
 compare("programs without a key", my_idle_programs, idle if not seen.problem else "unseen")
 figures.matrices({f"text {b}, {n} keys": (reads[b], None) for b, n in enumerate((counts + 1).tolist())},
                  f"Each text splits its own keys, and {idle} of 12 programs get none",
-                 f"Measured here: loads of K by the programs of key head 0, a shade for each split. {seen.problem}", "key",
+                 f"Measured here: the keys that the programs of key head 0 load, in tiles of 32. {seen.problem}", "tile",
                  rows=[f"split {s}" for s in range(4)])
 
 # %% [markdown]
-# Now the same cache in pages, in random order. The same keys lie in the same tiles, so the result has the same bits. A window of 16 keys works, too.
+# Now the same cache in random pages. The same keys lie in the same tiles, so the result has the same bits.
 
 # %%
 page_size, pages = 16, 3 * 128 // 16
@@ -572,7 +571,7 @@ reading = 2 * 2048 * H_kv * d * 2 / copy_tb_s / 1e6
 print(f"2048 tokens: {reading:.1f} µs to read (modelled); a launch takes the host {launch:.1f} µs. {ways_words}")
 
 # %% [markdown]
-# If a launch takes longer than the kernel, the GPU waits for Python. A **CUDA graph** records the launches of a step once, and replays all of them with one call. Then no launch may depend on a number that the host has to read. So `lengths` stays on the GPU, and the number of splits follows from the size of the cache, not from the length of the text. This cell needs a GPU.
+# If a launch takes longer than the kernel, the GPU waits for Python. A **CUDA graph** records the launches of a step once, and replays all of them with one call. Then no launch may depend on a number that the host has to read. So `lengths` stays on the GPU, and the number of splits follows from the size of the cache, not from the length of the text.
 
 # %%
 def graph_of(step):
@@ -600,7 +599,7 @@ else:
 #
 # ### The clock
 #
-# Decoding is limited by bytes, so the score is the rate at which $K$ and $V$ are read. A copy on an H200 moves {{copy_tb_s:.1f}} TB/s, reading and writing together. The other lines are kernels of chapter 12, by the names that they had there, and SDPA's.
+# Decoding is limited by bytes, so the score is the rate at which $K$ and $V$ are read. A copy on an H200 moves {{copy_tb_s:.1f}} TB/s, reading and writing together. “+ one pipeline” and “Gluon, Hopper” are chapter 12's kernels.
 
 # %%
 from flashlab_course.bench.decode import FORWARD, SDPA
