@@ -466,7 +466,7 @@ pipelined = {d: standing([one for one in gains(forward, "fa2_pipelined_forward")
 figures.gain_of_rung(forward, "fa2_pipelined_forward")
 
 # %% [markdown]
-# It depends on $d$. With $d = 64$: {{pipelined[64]}}. With $d = 128$: {{pipelined[128]}}. The pipeline fills once, but every tile pays for a branch. Whether these two explain the difference is not known.
+# With $d = 64$: {{pipelined[64]}}. With $d = 128$: {{pipelined[128]}}. The pipeline fills once, but every tile pays for a branch. Whether these explain the difference is not known.
 #
 # **Takeaway.** The compiler builds the pipeline. The kernel decides how often it fills.
 #
@@ -700,7 +700,7 @@ check("ex12_dq_order")
 reveal("ex12_dq_order")
 
 # %% [markdown]
-# Both were timed beside cuDNN.
+# Both were timed.
 
 # %%
 starts = {when: bench.load_results("backward_h200", when) for when in ("TMA, begun apart", "TMA, same start")}
