@@ -245,10 +245,6 @@ CALLS = {
                        "Of 12 choices the slowest takes 2.10 times as long as the fastest"),
     "timelines": (lambda: figures.timelines(four_steps(5), "multiply", "four steps."),
                   "“multiply” works: 25 % (one after the other), 62 % (overlapped)"),
-    **{f"ring_parts: {options}": (lambda options=options: figures.ring_parts(ring_logs(**options), 8,
-                                                                             "Measured here: made up."),
-                                  "After 2 steps of 2 ranks every score has been computed once")
-       for options in ({}, {"causal": False}, {"zigzag": False})},
     "benchmark": (lambda: figures.benchmark(forward(), "ms"),
                   "FA2 in Triton: 5.67 ms; naive 56.7 ms, 10 times; SDPA flash 6.47 ms, 1.1 times"),
     "benchmark: memory": (lambda: figures.benchmark(backward(), "peak_bytes"),

@@ -243,16 +243,6 @@ def test_bars_say_their_speed_and_their_gain():
     assert shown_times == sorted(f"{1 + n / 10:.2f}" for n in range(12))
 
 
-def test_a_part_of_a_ring_that_is_missing_or_done_twice_is_said():
-    for spoil in (lambda found: found[1]["calls"].pop(), lambda found: found[0]["calls"].append(found[0]["calls"][-1])):
-        found = data.ring_logs()
-        spoil(found)
-        assert "missing or computed twice" in title(figures.ring_parts(found, 8, "Measured here."))
-    zigzag, in_order = (texts(figures.ring_parts(data.ring_logs(**options), 8, "-").axes[0])
-                        for options in ({}, {"zigzag": False}))
-    assert sum("rank 1" in text for text in zigzag) == 5 and sum("rank 1" in text for text in in_order) == 7
-
-
 @pytest.fixture
 def scratch_rung():
     """One more line in the ladder, in a colour and with a marker that no other has."""

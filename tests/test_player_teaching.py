@@ -6,7 +6,9 @@ import torch
 from flashlab_course.gpu import simt
 from flashlab_course.gpu.simt import launch, threadIdx
 from flashlab_course.player.lanes import clock, play_lanes
+from flashlab_course.player.ring import play_ring
 from flashlab_course.player.softmax import ADD, CONVERT, WEIGH, play_softmax, softmax_average, softmax_by_tiles, watch
+from tests.pictures import ring_logs
 
 SCORES, VALUES = [0.5, 2.0, -1.0, 3.0, 3.0, 2.5], [10.0, 20.0, 60.0, 30.0, 50.0, 40.0]
 
@@ -108,3 +110,13 @@ def test_a_strided_load_moves_more_than_it_uses():
 def test_a_block_that_cannot_be_followed_is_refused():
     with pytest.raises(ValueError, match="at most 4 warps .* got 5 warps"):
         play_lanes(launch(simt.vector_add, 1, 160)(*(torch.ones(8) for _ in range(3)), 8))
+
+
+# ---- a ring
+
+@pytest.mark.parametrize(("options", "busy"), [({"causal": False}, ["0, 1"] * 2), ({"zigzag": False}, ["0, 1", "1"])])
+def test_blocks_of_keys_travel_and_the_ranks_that_compute_are_told(options, busy):
+    player = play_ring(ring_logs(**options), 8)
+    assert [words.split(": ")[-1] for words in texts(player)[1::2]] == [f"{ranks}." for ranks in busy]
+    held = [item for item in player.scenes[0].items if "glide" in item.look]
+    assert [held[0].y[n] for n in (0, 2)] == [held[1].y[n] for n in (2, 0)] and held[0].y[0] < held[1].y[0]

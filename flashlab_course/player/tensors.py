@@ -7,7 +7,7 @@ from flashlab_course.player.recording import AXES, VECTORS, Step, blocks, extent
 from flashlab_course.player.scene import LINE, bytes_text, shelves
 
 GRID, STRIP, LARGEST = 168, 44, 14     # pixels: the longer side of the grid, a strip's width, one row of a tensor
-GAP, VECTOR, LETTER = 9, 8, 7.5
+GAP, VECTOR, LETTER = 9, 8, 7.5        # VECTOR: how deep a vector is, and every tensor at least
 FEW = 12                               # blocks along an axis that are numbered
 THE_GRID = ("C", "S")                  # tensors whose tiles are the grid's cells
 
@@ -120,7 +120,9 @@ def _draw_around(scene, recording, y, row, grid, strip):
     sides = {name: (AXES[name][0] == "i", ("store", name) in moved or ("load", name) not in moved) for name in tensors}
     left, right, above, below = ([name for name in tensors if sides[name] == side]
                                  for side in product((True, False), (False, True)))
-    tall, wide = (extent(recording, axis) * row for axis in "ij")
+    queries, wide = extent(recording, "i"), extent(recording, "j") * row
+    tall = max(queries * row, VECTOR)
+    high = tall / queries
     start = max(sum(room[name] for name in left) + 14, 28)
     used = start + wide + sum(room[name] for name in right)
     scene.width = max(used, scene.width)
@@ -141,14 +143,14 @@ def _draw_around(scene, recording, y, row, grid, strip):
         for name in names:
             depth, column = strips[name]
             middle = x + (room[name] - GAP - 3) / 2
-            boxes.append(Box(name, tensors[name], middle - depth / 2, y, row, column))
+            boxes.append(Box(name, tensors[name], middle - depth / 2, y, high, column))
             scene.text(middle, y - 5, "name mid", name)
             x += room[name]
 
     y = stack(above, y) + LINE + 4
     line_up(left, shift, y)
     line_up(right, x + wide + GAP + 3, y)
-    _draw_cells(scene, recording, x, y, row)
+    _draw_cells(scene, recording, x, y, high, row)
     stored = next((name for name in THE_GRID if name in recording.tensors), None)
     caption = f"tiles of {stored}" if stored else "tiles of S, which HBM never holds"
     scene.text(x + wide / 2, y + tall + 13, "small mid off", caption)
@@ -164,7 +166,7 @@ def _strip(name, shape, row, room):
     return columns * column, column
 
 
-def _draw_cells(scene, recording, x, y, row):
+def _draw_cells(scene, recording, x, y, high, row):
     """Every tile of the grid, crossed out if it is never visited, and whatever else was visited."""
     cut = {axis: blocks(recording, axis) for axis in "ij"}
     visited = dict.fromkeys(step.tile for step in recording.steps if step.tile)
@@ -177,24 +179,26 @@ def _draw_cells(scene, recording, x, y, row):
         seen.add(step.tile)
     for tile, its in looks.items():
         (top, bottom), (left, right) = tile
-        place = x + left * row, y + top * row, (right - left) * row, (bottom - top) * row
+        place = x + left * row, y + top * high, (right - left) * row, (bottom - top) * high
         scene.rect(*place, its)
         if tile not in visited:
             scene.add("stroke", *place, look="never")
     for axis, spans in cut.items():
         for n, (start, stop) in enumerate(spans if len(spans) <= FEW else []):
-            middle = (start + stop) / 2 * row
-            place = (x - 6, y + middle + 4, "small end") if axis == "i" else (x + middle, y - 5, "small mid")
-            scene.text(*place, str(n))
+            middle = (start + stop) / 2
+            place = (-6, middle * high + 4, "small end") if axis == "i" else (middle * row, -5, "small mid")
+            scene.text(x + place[0], y + place[1], place[2], str(n))
 
 
 def _draw_side_by_side(scene, recording, shapes, y, row, grid):
     """Tensors with their names and bytes under them. Returns their boxes, and where they end."""
-    columns = {name: VECTOR if len(shape) == 1 else min(row, grid / shape[1]) for name, shape in shapes.items()}
+    rows = {name: max(row, VECTOR / shape[0]) for name, shape in shapes.items()}
+    columns = {name: VECTOR if len(shape) == 1 else max(min(row, grid / shape[1]), VECTOR / shape[1])
+               for name, shape in shapes.items()}
     lying = {name for name, shape in shapes.items() if len(shape) == 1 and name not in VECTORS}
     sizes = {}
     for name, shape in shapes.items():
-        w, h = (*shape, 1)[1] * columns[name], shape[0] * row
+        w, h = (*shape, 1)[1] * columns[name], shape[0] * rows[name]
         sizes[name] = (h, w) if name in lying else (w, h)
     places, bottom = shelves(sizes, scene.width, y + 4, label=2 * LINE + 6, least=40)
     for name, (x, top) in places.items():
@@ -202,5 +206,5 @@ def _draw_side_by_side(scene, recording, shapes, y, row, grid):
         scene.text(middle, under + 12, "name mid", name)
         nbytes = [step.hbm[name][1] if name in step.hbm else None for step in recording.steps]
         scene.text(middle, under + 25, "small mid", ["" if n is None else bytes_text(n) for n in nbytes])
-    boxes = [Box(name, shape, *places[name], row, columns[name], name in lying) for name, shape in shapes.items()]
-    return boxes, bottom
+    return [Box(name, shape, *places[name], rows[name], columns[name], name in lying)
+            for name, shape in shapes.items()], bottom

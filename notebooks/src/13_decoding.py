@@ -314,9 +314,15 @@ figures.bars(errors, f"A rotation leaves {left['few numbers']:.0f} % of the erro
              "root mean square of the error, against float64")
 
 # %% [markdown]
-# **Change this and run again**: larger outliers, more columns. When does the rotation stop helping?
+# **Change this and run again**: `< 1` instead of `< 0.001` makes all numbers large. Does the rotation still help?
 #
-# `flashlab/operator/fp8.py` takes these steps on any machine. On Hopper, `fp8_kernel.py` takes one step more: tensor cores add FP8 products with about 14 bits, so the kernel adds up the results of key blocks itself, in float32.
+# <details><summary><b>Why?</b> (after the change)</summary>
+#
+# Little: where all numbers are large, there is nothing to spread.
+#
+# </details>
+#
+# Hopper's tensor cores add FP8 products with about 14 bits. So `flashlab/operator/fp8_kernel.py` adds up the results of key blocks itself, in float32.
 #
 # Only the products are twice as fast. Exponentials take as long as before. Quantizing is one more pass over $Q$, $K$ and $V$.
 
@@ -436,8 +442,6 @@ figures.curves({"steps": of_splits}, f"{best[1]} splits are {of_splits[1] / of_s
 # **Takeaway.** Split until every SM has work, and avoid a last wave that is nearly empty.
 #
 # ### The kernel in Triton
-#
-# The rest of the chapter needs Triton.
 
 # %%
 from flashlab_course.doctor import as_text, check_triton, import_triton
@@ -492,7 +496,7 @@ print(excerpt(decode_kernel, "start, stop =", "first, end ="))
 print(excerpt(decode_kernel, "keys = j", "page = page_of(j + 1"))
 
 # %% [markdown]
-# Fourth, the merge. It has one program for each row, and takes 16 chunks at a time.
+# Fourth, the merge has one program for each row, and takes 16 chunks at a time.
 
 # %%
 print(excerpt(merge_kernel, "L_s =", "O_i = alpha"))
@@ -525,19 +529,21 @@ my_idle_programs = None
 from flashlab_course.lesson.accesses import touched
 
 seen = touched(lambda: flashlab.flash_attention_decode(Q, K_cache, V_cache, counts + 1, splits=4, backend="triton"))
-reads = torch.full((3, 4, 128), torch.nan)
+reads = torch.full((3, 4, 4), torch.nan)                                             # text, split, tile of 32 keys
 for access in seen.of("K"):
     head, split = access.program[0] // 4, access.program[0] % 4                      # as printed above, with 1 row block
     if head % 2 == 0:                                                                # key head 0
-        reads[head // 2, split, torch.from_numpy(access.elements[access.mask] // 32 % 128).unique()] = split + 1
+        keys = torch.from_numpy(access.elements[access.mask] // 32 % 128).unique()
+        reads[head // 2, split, keys[0] // 32] = len(keys)
 idle = reads.isnan().all(-1).sum().item()
 compare("programs without a key", my_idle_programs, idle if not seen.problem else "unseen")
-figures.matrices({"": (reads.flatten(0, 1), None)}, f"Each text splits its own keys, and {idle} of 12 programs get none",
-                 f"Measured here: loads of K by the programs of key head 0. {seen.problem}", "key", "program", number="",
-                 rows=[f"text {b}, split {s}" for b in range(3) for s in range(4)])
+figures.matrices({f"text {b}, {n} keys": (reads[b], None) for b, n in enumerate((counts + 1).tolist())},
+                 f"Each text splits its own keys, and {idle} of 12 programs get none",
+                 f"Measured here: the keys that the programs of key head 0 load, in tiles of 32. {seen.problem}", "tile",
+                 rows=[f"split {s}" for s in range(4)])
 
 # %% [markdown]
-# Now the same cache in pages, in random order. The same keys lie in the same tiles, so the result has the same bits. A window of 16 keys works, too.
+# Now the same cache in random pages. The same keys lie in the same tiles, so the result has the same bits.
 
 # %%
 page_size, pages = 16, 3 * 128 // 16
@@ -565,7 +571,7 @@ reading = 2 * 2048 * H_kv * d * 2 / copy_tb_s / 1e6
 print(f"2048 tokens: {reading:.1f} µs to read (modelled); a launch takes the host {launch:.1f} µs. {ways_words}")
 
 # %% [markdown]
-# If a launch takes longer than the kernel, the GPU waits for Python. A **CUDA graph** records the launches of a step once, and replays all of them with one call. Then no launch may depend on a number that the host has to read. So `lengths` stays on the GPU, and the number of splits follows from the size of the cache, not from the length of the text. This cell needs a GPU.
+# If a launch takes longer than the kernel, the GPU waits for Python. A **CUDA graph** records the launches of a step once, and replays all of them with one call. Then no launch may depend on a number that the host has to read. So `lengths` stays on the GPU, and the number of splits follows from the size of the cache, not from the length of the text.
 
 # %%
 def graph_of(step):
@@ -593,7 +599,7 @@ else:
 #
 # ### The clock
 #
-# Decoding is limited by bytes, so the score is the rate at which $K$ and $V$ are read. A copy on an H200 moves {{copy_tb_s:.1f}} TB/s, reading and writing together. Here are 32 query heads on 4 key heads, $d = 128$, with one query each.
+# Decoding is limited by bytes, so the score is the rate at which $K$ and $V$ are read. A copy on an H200 moves {{copy_tb_s:.1f}} TB/s, reading and writing together. “+ one pipeline” and “Gluon, Hopper” are chapter 12's kernels.
 
 # %%
 from flashlab_course.bench.decode import FORWARD, SDPA
@@ -607,7 +613,7 @@ rows = {B: [row | {"implementation": row["implementation"].replace("decode", "Fl
 def rates(B):
     """TB/s of K and V for a batch, beside a copy's."""
     return figures.curves(figures.series(rows[B], "N", "tb_s"), f"A batch of {B}: at 65,536 keys Flash-Decoding reads at "
-                          f"{timed[4, B, 65536]['of_copy']:.0%} of a copy's rate", f"Recorded on {bench.where(decode)}; 32 query heads, 4 key heads.", "keys of a text", "TB/s of K and V",
+                          f"{timed[4, B, 65536]['of_copy']:.0%} of a copy's rate", f"Recorded on {bench.where(decode)}; 32 query heads of one query, 4 key heads, d = 128.", "keys of a text", "TB/s of K and V",
                           log="x", ylim=(0, None), ceilings={"a copy": rows[B][0]["copy_tb_s"]})
 
 
@@ -624,10 +630,10 @@ for heads, words in ((4, "4 key heads for 32"), (16, "16 key heads for 16")):
         print(f"{words}, {B:>2} texts: {timed[heads, B, 65536]['of_copy']:4.0%} of a copy's rate, " + ", ".join(
             f"{found[heads, B, 65536][0]:.2f} x {whose} fastest{' (tied)' * found[heads, B, 65536][1]}" for whose, found in over.items()))
 full = [row for row in timed.values() if row["bytes"] >= 2**29]
-page_cost = {label: max(row["ms"] / other["ms"] - 1 for row in run["rows"] for other in run["rows"] if row["ms"] and row["bytes"] >= 2**29
-                        and row["implementation"] == "decode, paged" and other["implementation"] == "decode"
-                        and all(row[key] == other[key] for key in ("H_kv", "B", "N")))
-             for label, run in (("now", decode), ("four stages", bench.load_results("decode_h200", "four stages")))}
+page_cost = {(label, long): max(
+    100 * (row["ms"] / other["ms"] - 1) for row in run["rows"] for other in run["rows"] if row["ms"] and (row["bytes"] >= 2**29) == long
+    and row["implementation"] == "decode, paged" and other["implementation"] == "decode" and all(row[key] == other[key] for key in ("H_kv", "B", "N")))
+    for label, run in (("now", decode), ("four stages", bench.load_results("decode_h200", "four stages"))) for long in (True, False)}
 by_splits = over["chapter 12's"][4, 1, 131072][0]
 unsplit = [(row, *found) for row, *found in gains(decode, "decode", FORWARD) if (row["H_kv"], row["B"]) == (16, 32)]
 
@@ -640,9 +646,10 @@ unsplit = [(row, *found) for row, *found in gains(decode, "decode", FORWARD) if 
 # | 32 texts, 16 key heads, beside chapter 12's kernels | {{standing(unsplit)}} |
 # | all sizes, beside the fastest of SDPA's backends | {{standing(gains(decode, 'decode', SDPA))}} |
 # | steps that read half a gigabyte or more | {{min(row['of_copy'] for row in full):.2f}} to {{max(row['of_copy'] for row in full):.2f}} times a copy's rate |
-# | pages add, at most | {{100 * page_cost['now']:.0f}} % of the time; with four stages {{100 * page_cost['four stages']:.0f}} % |
+# | pages add to their time, at most | {{page_cost['now', True]:.0f}} %; with four stages {{page_cost['four stages', True]:.0f}} % |
+# | pages add to a shorter step's, at most | {{page_cost['now', False]:.0f}} %; with four stages {{page_cost['four stages', False]:.0f}} % |
 #
-# A step can be faster than a copy's rate, since a copy also has to write. With four stages (chapter 12) an SM has room for only one program, which seems to wait for each page's address. With three stages two programs fit. So the kernel takes three where it looks up pages and there are fewer programs than SMs.
+# A step can be faster than a copy's rate, since a copy also has to write. With four stages (chapter 12) only one program fits on an SM, with three stages two. While one waits for a page's address, the other can work. So the kernel takes three where it looks up pages and there are fewer programs than SMs.
 
 # %% [markdown]
 # ### An open question

@@ -35,7 +35,7 @@ from flashlab_course.lesson import compare, reveal, yours
 from flashlab.oracle import attention, max_error
 from flashlab.rungs.online_softmax import merge
 
-torch.manual_seed(0)
+_ = torch.manual_seed(0)
 
 # %% [markdown]
 # ## Sitting 1 (further) · A ring of ranks (35 minutes)
@@ -100,10 +100,7 @@ my_owner = None     # a rank, 0 to 3
 # **Run and compare.** The cell starts four processes, as `torchrun` would for four GPUs. They send messages with [torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html).
 
 # %%
-from itertools import product
-
-from flashlab.memory import kernel, load, store
-from flashlab_course.player import play, record
+from flashlab_course.player import play_ring
 
 with tempfile.TemporaryDirectory() as folder:
     log = Path(folder, "ring.json")
@@ -115,33 +112,17 @@ for name, verdicts in run["verdicts"].items():
     print(name, *verdicts, sep="\n    ")
 calls = run["runs"]["all"][0]["calls"]
 said = compare("whose keys rank 0 holds in step 1", my_owner, calls[1]["keys"][0] // (run["N"] // 4))
-figures.ring_parts(run["runs"]["all"], run["N"], "Measured here: four processes over gloo, no mask.")
+play_ring(run["runs"]["all"], run["N"])
 
 # %% [markdown]
-# Each cell of the picture is a chunk of scores, with the rank that computes it and the step. Now watch a ring “by tile”, on modelled memory. In every step all ranks compute, each with another block: which cells does a step fill?
-
-# %%
-def meet(Q, K, V, O, L, i, j):                         # queries i of a rank, and a block of keys j
-    Q_i, K_j, V_j = load(Q, i), load(K, j), load(V, j)
-    S_ij = Q_i @ K_j.T / 2
-    O_ij, L_ij = torch.softmax(S_ij, -1) @ V_j, S_ij.logsumexp(-1)
-    one = torch.ones_like(L_ij)
-    O_i, m_i, l_i = merge((load(O, i), load(L, i), one), (O_ij, L_ij, one))
-    store(O, i, O_i / l_i[:, None])
-    store(L, i, m_i + l_i.log())
-
-
-def ring_of_four(Q, K, V):
-    O, L = torch.zeros_like(V), Q.new_full((16,), -torch.inf)
-    for step, rank in product(range(4), range(4)):     # on GPUs all ranks work at the same time
-        i, j = (slice(4 * n, 4 * n + 4) for n in (rank, (rank - step) % 4))
-        with kernel(f"step {step}, rank {rank}", Q=Q, K=K, V=V, O=O, L=L):
-            meet(Q, K, V, O, L, i, j)
-
-
-play(record(ring_of_four, *(torch.randn(16, 4) for _ in range(3)), sram_bytes=1024))
-
-# %% [markdown]
+# This ring had no mask. Each rank keeps its queries, so it fills its rows of scores. Follow one block of keys: which cells does it fill, and where does it end?
+#
+# <details><summary><b>Why?</b> (after watching)</summary>
+#
+# It fills its own columns, one rank a step, and ends one rank before its owner.
+#
+# </details>
+#
 # **Takeaway.** Queries stay, keys and values travel. A rank holds one block of keys, and the next one on its way.
 #
 # *End of sitting 1. To continue later, run the notebook from the top.*
@@ -206,10 +187,25 @@ for name, speed in {"NVLink, 450 GB/s": 450e9, "network, 50 GB/s": 50e9}.items()
 my_speedup_in_order = None
 
 # %%
-figures.ring_parts(run["runs"]["causal, in order"], run["N"], "Measured here: four processes over gloo, causal, shards in order.")
+def work(zigzag, R=4, n=64):
+    """Scores in units of a block without a mask: [[of a rank in each step]]."""
+    parts = [[ring.part(rank, step, R, n, causal=True, zigzag=zigzag) for step in range(R)] for rank in range(R)]
+    rows = lambda which: which.stop - which.start
+    return [[rows(p.rows) * rows(p.keys) / n**2 / (2 if p.causal else 1) if p else 0 for p in of_rank] for of_rank in parts]
+
+
+slowest = sum(max(step) for step in zip(*work(False), strict=True))
+said = compare("speed-up of four ranks in order", my_speedup_in_order, sum(map(sum, work(False))) / slowest, "times")
+play_ring(run["runs"]["causal, in order"], run["N"])
 
 # %% [markdown]
-# Rank 0 has work in step 0 only, and rank 3 in all four. What if each rank had a piece of the beginning and a piece of the end?
+# <details><summary><b>Why?</b> (after the comparison)</summary>
+#
+# Rank 3 needs half a block's time for its own block and three blocks' time for the others: 3.5 together. One GPU has 16 blocks to compute, half of them hidden: 8.
+#
+# </details>
+#
+# What if each rank had a piece of the beginning and a piece of the end?
 #
 # **Your turn** ([exercises/ex14_zigzag.py](../exercises/ex14_zigzag.py), 20 minutes). Cut the sequence into $2R$ chunks and deal them out zig-zag. Then say which pairs of chunks a rank computes in each step.
 
@@ -220,37 +216,31 @@ check("ex14_zigzag")
 reveal("ex14_zigzag")
 
 # %% [markdown]
-# How much does each rank compute in each step? Your answer joins in once it passes.
+# Your answer joins in once it passes.
 
 # %%
-def work(zigzag, R=4, n=64):
-    """Scores in units of a block without a mask: [[of a rank in each step]]."""
-    parts = [[ring.part(rank, step, R, n, causal=True, zigzag=zigzag) for step in range(R)] for rank in range(R)]
-    rows = lambda which: which.stop - which.start
-    return [[rows(p.rows) * rows(p.keys) / n**2 / (2 if p.causal else 1) if p else 0 for p in of_rank] for of_rank in parts]
-
-
-works = {"in order": work(False), "zig-zag": work(True)}
-slowest = sum(max(step) for step in zip(*works["in order"], strict=True))
-said = compare("speed-up of four ranks in order", my_speedup_in_order, sum(map(sum, works["in order"])) / slowest, "times")
+R = 4                                                       # change me: 8, 16
+works = {"in order": work(False, R), "zig-zag": work(True, R)}
 if mine := yours.answer("ex14_zigzag"):                     # once it passes
-    works["yours"] = [[sum(0.125 if masked else 0.25 for *_, masked in mine(rank, step, 4)) for step in range(4)] for rank in range(4)]
+    works["yours"] = [[sum(0.125 if masked else 0.25 for *_, masked in mine(rank, step, R)) for step in range(R)] for rank in range(R)]
 needed = {name: sum(max(step) for step in zip(*of_ranks, strict=True)) for name, of_ranks in works.items()}
 figures.matrices({f"{name}: {needed[name]:g} blocks' time": of_ranks for name, of_ranks in works.items()},
-                 "The slowest rank sets the pace: " + ", ".join(f"{8 / time:.2g} times one GPU's speed {name}" for name, time in needed.items()),
-                 "Modelled: a causal sequence on 4 ranks, messages for free. 1 is a block of scores without a mask.", "step", "rank")
+                 "The slowest rank sets the pace: " + ", ".join(f"{R * R / 2 / time:.2g} times one GPU's speed {name}" for name, time in needed.items()),
+                 f"Modelled: a causal sequence on {R} ranks, messages for free. 1 is a block of scores without a mask.", "step", "rank")
 
 # %% [markdown]
-# <details><summary><b>Why?</b> (after the comparison)</summary>
+# **Change** `R` to 8 and 16. How many times as long as zig-zag does the ring in order take, with more and more ranks?
 #
-# In order, rank 3 needs half a block's time for its own block and three blocks' time for the others: 3.5 together. One GPU has 16 blocks to compute, half of them hidden: 8. With zig-zag, every rank has half a block in every step.
+# <details><summary><b>Why?</b> (after the change)</summary>
+#
+# In order, the last rank takes $R - \frac12$ blocks' time; with zig-zag, each takes $R/2$. The ratio is $2 - 1/R$.
 #
 # </details>
 #
-# Zig-zag needs no new mask. A rank's own two chunks are in the sequence's order, so its own block is causal as it stands. Of a lower rank's block, all its queries see the first chunk, and none sees the second. Of a higher rank's block, only its later chunk of queries sees the keys, and sees all of them. So each step is one call of `flash_attention` on slices, here in the four processes:
+# Zig-zag needs no new mask. A rank's own two chunks are in the sequence's order, so its own block is causal as it stands. Of a lower rank's block, all its queries see the first chunk, and none sees the second. Of a higher rank's block, only the rank's own later chunk of queries sees the keys, and sees all of them. So each step is one call of `flash_attention` on slices, here in the four processes:
 
 # %%
-figures.ring_parts(run["runs"]["causal, zig-zag"], run["N"], "Measured here: four processes over gloo, causal, zig-zag.")
+play_ring(run["runs"]["causal, zig-zag"], run["N"])
 
 # %% [markdown]
 # Now let the two ways race. A unit of time is half a block of scores. **Predict**: when zig-zag is done with all four steps, in which step, 0 to 3, is the ring in order?
@@ -268,16 +258,17 @@ def race(work):
     return spans
 
 
-in_order, zigzag = (race(works[name]) for name in ("in order", "zig-zag"))
-now = next(int(span.name) for span in in_order if span.end > max(span.end for span in zigzag))
+in_order, zigzag = (race(work(dealt)) for dealt in (False, True))
+end = max(span.end for span in zigzag)
+now = next(int(span.name) for span in in_order if span.end > end)
 said = compare("step of the ring in order when zig-zag is done", my_step_in_order, now)
-figures.timelines({"in order": in_order, "zig-zag": zigzag}, "rank 0", "four ranks, causal; a unit of time is half a block of scores.")
+drawn = figures.timelines({"in order": in_order, "zig-zag": zigzag}, "rank 0", "causal; a unit of time is half a block of scores; dashed: zig-zag is done.")
+drawn.suptitle(f"When zig-zag is done, the ring in order is in step {now}", x=0.01, ha="left", weight="bold")
+for ax in drawn.axes:
+    ax.axvline(end, color="black", ls="--", lw=0.8)
+drawn
 
 # %% [markdown]
-# In the gaps a rank waits.
-#
-# Change `R=4` in `work` above to 8 and 16. How much slower is the ring in order in the limit?
-#
 # Zig-zag has a price: position embeddings have to be dealt out in the same way, and $N$ has to be a multiple of $2R$.
 #
 # **Takeaway.** A ring is as fast as its slowest rank. Deal out work, not rows.
@@ -364,7 +355,7 @@ for H_kv in (32, 8):
 #
 # USP (Fang and Zhao 2024) combines the two. `flashlab.operator.ring.ulysses_attention` is 20 lines: compare it with the ring.
 #
-# **Takeaway.** With many ranks Ulysses sends less. But it computes nothing meanwhile, and the heads limit it.
+# **Takeaway.** With many ranks Ulysses sends less. But it hides nothing, and the heads limit it.
 #
 # ### On GPUs
 #
@@ -377,12 +368,13 @@ alone = {(row["N"], row["mode"].split(",")[0], row["passes"]): row for row in ti
 rings = [row for row in timed if row["ranks"] > 1 and (row["N"], row["mode"].split(",")[0], row["passes"]) in alone]
 zigzagged = [row for row in rings if (row["mode"], row["passes"]) == ("causal, zig-zag", "forward")]
 last = max(zigzagged, key=lambda row: (row["ranks"], row["N"]))
-longest = {row["ranks"]: row["peak_bytes"] / 2**30 for row in recorded["rows"] if row["ms"]             # the rows grow with N
-           and (row["mode"], row["passes"]) == ("causal, zig-zag", "forward+backward")}
+longest = {(row["ranks"], row["mode"]): row["peak_bytes"] / 2**30 for row in recorded["rows"]         # the rows grow with N
+           if row["ms"] and row["passes"] == "forward+backward"}
 in_order = max((row for row in rings if row["mode"] == "causal, in order"), key=lambda row: row["N"])
 lines = figures.series([row | {"line": f"{row['mode'].replace('all', 'no mask')}, {row['passes']}"} for row in rings], "N", "speedup", of="line")
+lines = {name: points for name, points in lines.items() if len(points) > 1}
 figures.curves(lines, f"{last['ranks']} GPUs are {last['speedup']:.2f} times as fast as one at N = {last['N']:,}, causal, zig-zag, forward",
-               f"Recorded on {bench.where(recorded)}; sizes with three runs or more.", "N, rows of the whole sequence",
+               f"Recorded on {bench.where(recorded)}; sizes with three runs or more, lines of two such sizes or more.", "N, rows of the whole sequence",
                "times as fast as one GPU", log="x", ceilings={f"{last['ranks']} GPUs": last["ranks"]}, ylim=(0, None))
 
 # %% [markdown]
@@ -407,7 +399,7 @@ figures.bars({f"{share['rows']:,} rows": {part: share[part] for part in ("shorte
                      for share in shares])
 
 # %% [markdown]
-# The model promises that all messages are hidden from {{2 * rows_to_hide(600e12, 450e9):,.0f}} rows on, with a causal mask. The record shows less of their time hidden: {{hidden}}. Alone they moved {{min(speeds):.0f}} to {{max(speeds):.0f}} GB/s. What keeps the rest in the open has not been profiled. One candidate is the SMs that NCCL's kernels occupy to send.
+# The model promises that all messages are hidden from {{2 * rows_to_hide(600e12, 450e9):,.0f}} rows on, with a causal mask. The record shows less of their time hidden: {{hidden}}. Alone they moved {{min(speeds):.0f}} to {{max(speeds):.0f}} GB/s. What keeps the rest in the open has not been profiled.
 #
 # With more rows all of this matters less:
 #
@@ -417,7 +409,7 @@ figures.bars({f"{share['rows']:,} rows": {part: share[part] for part in ("shorte
 # | zig-zag | {{last['N'] // last['ranks']:,}} | {{last['speedup']:.2f}} |
 # | in order | {{in_order['N'] // in_order['ranks']:,}} | {{in_order['speedup']:.2f}} |
 #
-# Memory does not halve: forward and backward, each GPU also holds blocks on their way, and sums in float32. At most that was {{longest[2]:.1f}} GiB each, against {{longest[1]:.1f}} on one GPU alone.
+# Memory does not halve: forward and backward, each GPU also holds blocks on their way, and sums in float32. At $N = 262{,}144$ that was {{longest[2, 'all']:.1f}} GiB each, and {{longest[2, 'causal, zig-zag']:.1f}} with zig-zag, against {{longest[1, 'all']:.1f}} on one GPU alone.
 #
 # ### Gather K and V instead
 #
@@ -438,7 +430,7 @@ for way, count in arriving.items():
 #
 # ### An open question
 #
-# Real batches pack sequences of many lengths. A causal mask within each of them leaves few pairs of chunks to compute. How would you deal out the chunks then? Draw lengths at random, count the visible pairs of each rank, and look for a rule that keeps the slowest rank close to the mean.
+# Real batches pack sequences of many lengths. A causal mask within each of them leaves few pairs of chunks to compute. How would you deal out the chunks then? Draw lengths at random, count each rank's visible pairs, and look for a rule.
 
 # %%
 # Your experiment goes here.
