@@ -114,11 +114,11 @@ figures.traffic_by_tensor({"fa1_forward": mem1.log, "fa2_forward": mem2.log})
 Ns = [128, 256, 512, 1024]
 points = sweeps.over_N(Ns)
 moved = {(point["rung"], point["N"]): point["measured"] for point in points}
-share = {n: moved["fa2_forward", n] / moved["fa1_forward", n] for n in Ns}
+gain = {n: moved["fa2_forward", n] / moved["fa1_forward", n] for n in Ns}
 figures.traffic_against(points + yours.over_N(Ns))
 
 # %% [markdown]
-# Nearly: FA2 moves {{share[128]:.2f}} of FA1's bytes at $N = 128$ and {{share[1024]:.2f}} at 1024.
+# Nearly: FA2 moves {{gain[128]:.2f}} of FA1's bytes at $N = 128$ and {{gain[1024]:.2f}} at 1024.
 #
 # Watch both on one clock, without mask, scale and $L$. Follow $O$.
 

@@ -140,9 +140,8 @@ reveal("ex08_softmax_gradient")
 # $D$ is one number for each row: the mean of $dP$ with the weights $P$. **Step 3: through $S$** uses your first rule again, times the scale.
 
 # %%
-P = p.detach()
-D = (P * dP).sum(-1, keepdim=True)                               # (N, 1)
-dS = P * (dP - D)                                                # (N, N)
+mean = (p.detach() * dP).sum(-1, keepdim=True)                   # (N, 1)  this is D
+dS = p.detach() * (dP - mean)                                    # (N, N)
 dQ, dK_T = product_backward(q.detach(), k.detach().T, scale * dS)      # S = scale · Q Kᵀ
 print(f"dS off by {max_error(dS, S.grad):.0e}, dQ by {max_error(dQ, q.grad):.0e}, dK by {max_error(dK_T.T, k.grad):.0e}")
 
