@@ -18,9 +18,10 @@ features = {"dropout": lambda dropout_p: dropout_p > 0}
 def begin(Q, K, V, causal, dropout_p):
     """The masks of all keys, and O, l and m before the first."""
     hidden = torch.ones(len(Q), len(K), dtype=torch.bool).triu(len(K) - len(Q) + 1) if causal else None
-    draws = torch.rand(len(Q), len(K), generator=torch.Generator().manual_seed(5))
     state = Q.new_zeros(len(Q), V.shape[-1]), Q.new_zeros(len(Q)), Q.new_full((len(Q),), -inf)
-    return (hidden, draws >= dropout_p if dropout_p else None), state
+    if not dropout_p:
+        return (hidden, None), state
+    return (hidden, torch.rand(len(Q), len(K), generator=torch.Generator().manual_seed(5)) >= dropout_p), state
 
 
 def call(fn, Q, K, V, B_c, scale, causal=False, dropout_p=0.0):
@@ -42,18 +43,22 @@ def call(fn, Q, K, V, B_c, scale, causal=False, dropout_p=0.0):
     return tuple(state)
 
 
-def show(fn, Q, K, V, B_c, scale, causal=False, dropout_p=0.0):
-    """The step in FA1's loops, on modelled memory: two queries a block."""
+def show(fn, Q, K, V, B_c, scale, causal=False, dropout_p=0.0, B_r=2):
+    """The step in FA1's loops, on modelled memory."""
     masks, state = begin(Q, K, V, causal, dropout_p)
     given = {name: mask for name, mask in zip(("hidden", "keep"), masks, strict=True) if mask is not None}
-    with kernel("fa1_forward", Q=Q, K=K, V=V, **dict(zip("Olm", state, strict=True)), **given):
+    L = torch.empty(len(Q))
+    with kernel("fa1_forward", Q=Q, K=K, V=V, **dict(zip("Olm", state, strict=True)), L=L, **given):
         for cols in tiles(len(K), B_c):
             K_j, V_j = load(K, cols), load(V, cols)
-            for rows in tiles(len(Q), 2):
-                Q_i, *state_i = load(Q, rows), *(load(T, rows) for T in state)
+            for rows in tiles(len(Q), B_r):
                 tile = [None if mask is None else load(mask, rows, cols) for mask in masks]
-                for T, T_i in zip(state, fn(Q_i, K_j, V_j, *state_i, scale, *tile, dropout_p), strict=True):
+                O_i, l_i, m_i = fn(load(Q, rows), K_j, V_j, *(load(T, rows) for T in state), scale, *tile, dropout_p)
+                for T, T_i in zip(state, (O_i, l_i, m_i), strict=True):
                     store(T, rows, T_i)
+                if cols.stop == len(K):
+                    store(L, rows, m_i + torch.log(l_i))
+                del tile, O_i, l_i, m_i, T_i           # the next query block needs their place on chip
 
 
 case = partial(attention_case, scale=0.4)

@@ -17,7 +17,6 @@ from flashlab.rungs.fa2 import fa2_forward
 from flashlab.rungs.fa2_backward import fa2_backward_two_pass
 from flashlab.rungs.naive import naive_forward
 from flashlab_course import figures, sweeps
-from flashlab_course.figures.chapter_05 import tile_bytes
 from flashlab_course.gpu.schedule import FOUR_STEPS, iterations
 from flashlab_course.gpu.warp_programs import consumer, producer
 from flashlab_course.gpu.warps import Ring, simulate
@@ -205,9 +204,6 @@ CALLS = {
         "two texts": [(logs("fa2_forward", N_q=n, N_k=n, causal=True)["fa2_forward"], start)
                       for n, start in ((48, 0), (32, 48))]}, 96),
         "21 for one text, 9 for two texts"),
-    "tiles_in_sram": (lambda: figures.tiles_in_sram({name: tile_bytes(64, B_c, 64)
-                                                     for name, B_c in (("A", 192), ("B", 64))}, 192 * KiB),
-                      "A take 272 KiB; B take 112 KiB; the SRAM has 192 KiB"),
     "traffic_by_tensor": (lambda: figures.traffic_by_tensor(logs()),
                           "O, l, m: 60 % of the traffic in FA1, 10 % of the traffic in FA2"),
     "programs_on_sms": (lambda: figures.programs_on_sms({"FA1": (16, 32), "FA2": 512}, 108),

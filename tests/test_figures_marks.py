@@ -20,7 +20,6 @@ from flashlab.rungs.fa2_backward import fa2_backward, fa2_backward_two_pass  # n
 from flashlab.rungs.naive import naive_forward  # noqa: E402
 from flashlab_course import figures, sweeps  # noqa: E402
 from flashlab_course.figures.chapter_04 import replay, visit_order  # noqa: E402
-from flashlab_course.figures.chapter_05 import tile_bytes  # noqa: E402
 from flashlab_course.figures.chapter_06 import H100, moved_by_tensor, unit_times  # noqa: E402
 from flashlab_course.figures.chapter_12 import gains, standing  # noqa: E402
 from flashlab_course.figures.chapter_16 import first_kernel_name, kernel_name, shown, whole_tiles  # noqa: E402
@@ -132,15 +131,6 @@ def test_replay_visits_every_tile_once_and_accounts_for_every_byte(N_q, N_k, cau
     block = 16 * 16 * 4
     assert fa1[1] == [2 * block + 2 * 64, block + 2 * 64], "Q, O, l, m come, and O, l, m go"
     assert fa2[1] == [2 * block, 0] and fa2[3] == [2 * block, block + 64], "O and L leave after the last key block"
-
-
-def test_tile_bytes_are_what_the_rung_keeps_on_chip():
-    """When QKᵀ has been made, the four strips and S_ij are there, and the two small vectors of the running state."""
-    from flashlab.rungs.fa1 import fa1_forward
-
-    first = next(event for event in measure(fa1_forward, *qkv(64), B_r=16, B_c=32).log if event.name == "mm")
-    expected = tile_bytes(16, 32, 16)
-    assert first.live == sum(expected[name] for name in ("K_j", "V_j", "Q_i", "O_i", "S_ij")) + 2 * 16 * 4
 
 
 def test_times_of_units_follow_from_the_published_rates():

@@ -2,6 +2,8 @@
 
 from functools import partial
 
+import torch
+
 from flashlab.memory import A100_SRAM
 from flashlab_course.check import checker, loading, source
 from flashlab_course.lesson.reference import Reveal, known_exercise, own_text
@@ -33,10 +35,14 @@ def replay(name, fn=None, case=None):
     chosen, place, line, words = (_case(exercise, case), None, None, "") if case else _most_telling(exercise, fn)
     recording = _record(exercise, fn, chosen)
     recording.title = f"{name}: {chosen.name}"
-    start = next(iter(_turns(line, recording) or [n for n, step in enumerate(recording.steps) if step.note]), None)
+    place = _in_run(place, recording)
+    if place and exercise.show:
+        start = _visit(exercise, fn, chosen, recording, place, line)
+    else:
+        start = next(iter(_turns(line, recording) or [n for n, step in enumerate(recording.steps) if step.note]), None)
     if words and start is not None:
         recording.steps[start].note = words            # what goes wrong here, and the number that comes of it
-    return play(recording, at=_in_run(place, recording), start=start)
+    return play(recording, at=place, start=start)
 
 
 def _case(exercise, name):
@@ -61,6 +67,26 @@ def _turns(line, recording):
     """The steps of a line from the time on that it goes wrong: (line, how often it had run), or None."""
     number, turn = line or (0, 1)
     return [n for n, step in enumerate(recording.steps) if recording.lines[step.line].number == number][turn - 1:]
+
+
+def _visit(exercise, fn, case, recording, place, line):
+    """The step of the line, else of the last one, in the first visit to a number's block that goes wrong, or None.
+
+    There the answer returns something else than the solution does. The exercise's own loops store it.
+    """
+    right, solution = [], exercise.solution()
+
+    def both(*given):
+        truth, found = solution(*given), fn(*given)
+        right.append(all(torch.allclose(*pair, 1e-3, 1e-5, equal_nan=True) for pair in zip(found, truth, strict=True)))
+        return found
+
+    exercise.show(both, **case.make())
+    steps = recording.steps
+    ends = [n for n, step in enumerate(steps) if any(move.kind == "store" for move in step.moves)]
+    wrong = (n for n, ok in zip(ends, right, strict=False) if not ok and place[1][0] in range(*steps[n].tile[0]))
+    if (end := next(wrong, None)) is not None:
+        return max((n for n in _turns(line and (line[0], 1), recording) if n <= end), default=end)
 
 
 def _in_run(place, recording):

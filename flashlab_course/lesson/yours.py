@@ -11,7 +11,7 @@ from functools import cache, partial
 import torch
 
 from flashlab import cost
-from flashlab.memory import A100_SRAM, Memory, SRAMOverflow, kernel, load, store, tiles
+from flashlab.memory import A100_SRAM, Memory, SRAMOverflow
 from flashlab.tiles import largest_square_tile
 from flashlab.triton_mode import import_triton, interpreted, kernel_device
 from flashlab_course.bench import backward, forward, problems, timing
@@ -65,33 +65,12 @@ def _point(name, fn, N, d, B, sram_bytes):
     try:
         with Memory(sram_bytes) as mem:
             if name == FA1:
-                _fa1(fn, *QKV, B)
+                form.exercise(FA1).show(fn, *QKV, B, d**-0.5, B_r=B)
             else:
                 form.exercise(FA2).call(fn, *QKV, B, B, d**-0.5)
     except SRAMOverflow as error:
         return point | {"overflow": str(error)}
     return point | {"measured": mem.read + mem.written, "sram_peak": mem.sram_peak}
-
-
-def _fa1(fn, Q, K, V, B):
-    """The learner's step in FA1's loops: a key block stays, every query block passes with its O, l and m."""
-    def step(rows, K_j, V_j, last):
-        state = fn(load(Q, rows), K_j, V_j, load(O, rows), load(l, rows), load(m, rows), Q.shape[1] ** -0.5)
-        for T, T_i in zip((O, l, m), state, strict=True):
-            store(T, rows, T_i)
-        if last:
-            store(L, rows, state[2] + torch.log(state[1]))
-
-    def key_block(cols):
-        K_j, V_j = load(K, cols), load(V, cols)
-        for rows in tiles(len(Q), B):
-            step(rows, K_j, V_j, cols.stop == len(K))
-
-    O, l, m = torch.zeros(len(Q), V.shape[1]), torch.zeros(len(Q)), torch.full((len(Q),), -float("inf"))
-    L = torch.empty(len(Q))
-    with kernel("fa1_forward", Q=Q, K=K, V=V, O=O, l=l, m=m, L=L):
-        for cols in tiles(len(K), B):
-            key_block(cols)
 
 
 def _interpreted_bytes(fn, Q, K, V, B):

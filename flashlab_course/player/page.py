@@ -7,6 +7,7 @@ import json
 import re
 from functools import partial
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 
 from flashlab.ladder import find
@@ -77,7 +78,9 @@ def picture(recording, total, mark=None, scale=1.0):
     scene.moved = [step.read + step.written for step in recording.steps]
     tiled = any(step.tile for step in recording.steps)
     where = [(step.tile, step.phase, step.head) if tiled else n for n, step in enumerate(recording.steps)]
-    scene.tiles = [n for n, here in enumerate(where) if where[n + 1:n + 2] != [here]]
+    ends = [n for n, here in enumerate(where) if where[n + 1:n + 2] != [here]]
+    stores = [n for n, step in enumerate(recording.steps) if any(move.kind == "store" for move in step.moves)]
+    scene.tiles = [max((n for n in stores if start < n <= end), default=end) for start, end in pairwise([-1, *ends])]
     return scene
 
 

@@ -103,7 +103,11 @@ class _Watcher:
         self.seen = [0]                                # how long the log was after each step
 
     def ran(self, frame, file, statement, how):
-        mem, log = self.mem, self.mem.log[self.seen[-1]:]
+        mem, since = self.mem, self.seen[-1]
+        kinds = [event.kind for event in mem.log[since:]]
+        if self.steps and "store" in kinds[:kinds.index("load") if "load" in kinds else 0]:
+            self._moved_outside(since + kinds.index("load"))           # no line stores and then loads
+        log = mem.log[self.seen[-1]:]
         if how == "resumes" and not log:
             return
         self.seen.append(len(mem.log))
@@ -133,14 +137,18 @@ class _Watcher:
             values.setdefault(name, corner(T.detach()) if T.is_floating_point() else [])
         return chip, hbm, values
 
+    def _moved_outside(self, until):
+        """Give the last step what a caller that is not followed has moved since, up to that event of the log."""
+        step, moved = self.steps[-1], self.mem.log[self.seen[-1]:until]
+        step.read += sum(event.read for event in moved)
+        step.written += sum(event.written for event in moved)
+        step.moves += _moves(moved)
+        self.seen[-1] = until
+
     def finish(self, failed):
         """Drop the steps before the first byte moved and after the last; say which tile each step works on."""
         log, seen = self.mem.log, self.seen
-        if len(log) > seen[-1]:                        # moved by a caller that is not followed, after the last line
-            last = self.steps[-1]
-            last.read, last.written = self.mem.read, self.mem.written
-            last.moves += _moves(log[seen[-1]:])
-            seen[-1] = len(log)
+        self._moved_outside(len(log))
         tiles, tile, phase = _tiles(log), (), ""
         for n, step in enumerate(self.steps):
             if seen[n + 1] > seen[n]:

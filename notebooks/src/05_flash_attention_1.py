@@ -21,7 +21,6 @@ import torch
 
 from flashlab_course import figures, sweeps
 from flashlab_course.check import check
-from flashlab_course.figures.chapter_05 import tile_bytes
 from flashlab_course.lesson import compare, replay, reveal, yours
 from flashlab_course.player import play, record
 from flashlab.memory import KiB, Memory, SRAMOverflow, kernel, load, store, tiles
@@ -40,7 +39,7 @@ inf = float("inf")
 #
 # FA1 loads one block of keys and values and keeps it on chip while every query block passes by. Then it takes the next key block. Between two visits of a query block, its running state waits in HBM: the output $O_i$, the sum $l_i$ and the maximum $m_i$.
 #
-# Here are the two loops. The step itself comes from the package; you will write your own.
+# Here are the loops, with the package's step; you will write your own.
 
 # %%
 def FA1(Q, K, V, B):
@@ -51,8 +50,8 @@ def FA1(Q, K, V, B):
             for rows in tiles(len(Q), B):                                      # i, inner
                 Q_i, O_i, l_i, m_i = (load(T, rows) for T in (Q, O, l, m))
                 O_i, l_i, m_i = fa1._step(Q_i, K_j, V_j, O_i, l_i, m_i, scale=0.5)
-                store(O, rows, O_i)
                 store(l, rows, l_i), store(m, rows, m_i)
+                store(O, rows, O_i)
     return O
 
 # %% [markdown]
@@ -89,9 +88,9 @@ play(record(FA1, q, k, v, B=4, sram_bytes=1024))
 # | $l_i$ | the sum of $e^{\text{score} - m_i}$ |
 # | $O_i$ | the finished attention over these keys, already divided by $l_i$ |
 #
-# There are two options. `hidden` is True where a query must not see a key. A row may have seen no key yet; its $O_i$ is 0. `keep` is True where dropout keeps an entry of the softmax. Kept entries are divided by $1 - p$, and $l_i$ is the sum without dropout.
+# There are two options. `hidden` is True where a query must not see a key. A row may have seen no key yet; its $O_i$ is 0. Dropout, in training, sets finished weights to 0 at random, here where `keep` is False. It divides the others by $1 - p$ to keep the mean. $l_i$ is the sum without dropout.
 #
-# **Your turn** ([exercises/ex05_fa1_inner_loop.py](../exercises/ex05_fa1_inner_loop.py), 35 minutes). Begin without the options. The checker tells you which cases pass.
+# **Your turn** ([exercises/ex05_fa1_inner_loop.py](../exercises/ex05_fa1_inner_loop.py), 35 minutes). Begin without the options: the checker tells you which cases pass. It needs them all.
 
 # %%
 check("ex05_fa1_inner_loop")
@@ -100,7 +99,7 @@ check("ex05_fa1_inner_loop")
 reveal("ex05_fa1_inner_loop")
 
 # %% [markdown]
-# `replay` runs your step inside FA1's loops. If a number is wrong, the player opens where it was stored.
+# `replay` runs your step inside FA1's loops, and opens at the first visit that makes a wrong number.
 
 # %%
 replay("ex05_fa1_inner_loop")
@@ -172,9 +171,15 @@ reveal("ex05_tile_sizes")
 my_KiB = None
 
 # %% [markdown]
-# **Run and compare.** The error says what was on chip when the SRAM was full. Then try tiles of your own in the picture.
+# **Run and compare.** The error names what filled the SRAM. Then try tiles of your own.
 
 # %%
+def on_chip(B_r, B_c, d=64):
+    strips = {"K_j": B_c * d, "V_j": B_c * d, "Q_i": B_r * d, "O_i": B_r * d}
+    return {name: 4 * n for name, n in (strips | dict.fromkeys(("S_ij", "scaled S_ij", "P_ij"), B_r * B_c)).items()}
+
+
+mine = 64, 64                                             # change me: B_r and B_c
 B_r, B_c = paper_tile_sizes(192 * KiB, d=64)
 Q, K, V = (torch.randn(512, 64) for _ in range(3))
 try:
@@ -182,12 +187,15 @@ try:
         fa1_forward(Q, K, V, B_r=B_r, B_c=B_c)
 except SRAMOverflow as error:
     print(error)
-needed = tile_bytes(B_r, B_c, d=64)
-said = compare("KiB on chip with the paper's tiles", my_KiB, sum(needed.values()) // KiB, "KiB")
-figures.tiles_in_sram({f"the paper's {B_r} × {B_c}": needed, "64 × 64": tile_bytes(64, 64, d=64)}, 192 * KiB)
+stacks = {f"{whose} {r} × {c}": on_chip(r, c) for whose, r, c in (("the paper's", B_r, B_c), ("your", *mine))}
+needed = {name: sum(stack.values()) // KiB for name, stack in stacks.items()}
+said = compare("KiB on chip with the paper's tiles", my_KiB, next(iter(needed.values())), "KiB")
+figures.bars(stacks, "; ".join(f"{name} tiles take {n} KiB" for name, n in needed.items()) + "; the SRAM has 192 KiB",
+             "Modelled: tiles of FA1's inner step in the order in which they are made.", "bytes on chip", byte=True,
+             walls={"the model's SRAM": 192 * KiB})
 
 # %% [markdown]
-# A kernel that works in place would get by with one tile of scores. Our step needs three, so our default is the second rule of the exercise.
+# A kernel that works in place needs one tile of scores. Our step needs three, so our default is the second rule of the exercise.
 #
 # **Takeaway.** Tile sizes are a budget: strips of $d$ columns, squares of scores, and whatever is being computed at the moment.
 #
@@ -235,30 +243,35 @@ def published_step(Q_i, K_j, V_j, O_i, l_i, m_i, scale, hidden):
     return O_i, l_new, m_new
 
 # %% [markdown]
-# Take causal attention over 64 tokens, with tiles of $16 \times 16$. Every tile is visited, and a key is hidden if it comes after the query. In a tile above the diagonal all keys are hidden. **Predict** how many of the 64 rows come out as NaN.
+# Take causal attention over 64 tokens, with tiles of $16 \times 16$. Every tile is visited. Above the diagonal all keys are hidden. **Predict** how many of the 64 rows come out as NaN.
 
 # %%
 my_nan_rows = None
 
 # %% [markdown]
-# **Run and compare.**
+# **Run and compare.** The picture shows where NaN is born and that it stays.
 
 # %%
 q, k, v = (torch.randn(64, 16) for _ in range(3))
 O, l, m = torch.zeros(64, 16), torch.zeros(64), torch.full((64,), -inf)
-for cols in tiles(64, 16):
-    for rows in tiles(64, 16):
+after = torch.empty(4, 4)                                 # by query block and key block: -1 for NaN
+for j, cols in enumerate(tiles(64, 16)):
+    for i, rows in enumerate(tiles(64, 16)):
         O[rows], l[rows], m[rows] = published_step(q[rows], k[cols], v[cols], O[rows], l[rows], m[rows], 0.25,
                                                    hidden(rows, cols, 0, "cpu"))
+        after[i, j] = -1 if O[rows].isnan().any() else 0.3
 nan_rows = O.isnan().any(-1).sum().item()
 error = max_error(O[48:], attention(q, k, v, causal=True)[0][48:])
 print(f"rows with NaN: {nan_rows} of 64; the other rows are off by {error:.1e}")
 said = compare("rows of NaN by the printed lines", my_nan_rows, nan_rows)
+words = [["" if after[i, j] > 0 else "born" if after[i, j - 1] > 0 else "stays" for j in range(4)] for i in range(4)]
+figures.matrices({"": (after, words)}, f"NaN reaches {nan_rows} rows, and no later key block repairs them",
+                 "Measured here: rows of O after each visit, orange where they are NaN.", "key block, from left to right", "query block")
 
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# All query blocks but the last meet a tile above the diagonal. There $\tilde m = -\infty$, and $-\infty - (-\infty)$ is NaN. The running maximum is finite once a key was visible; before that, `m_safe` puts 0 in its place.
+# Above the diagonal $\tilde m = -\infty$, and $-\infty - (-\infty)$ is NaN. The last query block meets no such tile. The running maximum is finite once a key was visible; before that, `m_safe` puts 0 in its place.
 #
 # </details>
 #

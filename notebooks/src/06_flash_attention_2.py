@@ -64,7 +64,7 @@ check("ex06_fa2_inner_loop")
 reveal("ex06_fa2_inner_loop")
 
 # %% [markdown]
-# `replay` shows your program line by line. If a number is wrong, the player opens where it was stored.
+# `replay` shows your program line by line. If a number is wrong, the player opens at the line that makes it.
 
 # %%
 replay("ex06_fa2_inner_loop")
@@ -72,13 +72,13 @@ replay("ex06_fa2_inner_loop")
 # %% [markdown]
 # ### What changed
 #
-# *This part shows a solution of the exercise.* As before, `i` counts query blocks and `j` key blocks. Here is the inner step of FA1 (`-`) against that of FA2 (`+`):
+# *This part shows a solution of the exercise.* Here is the inner step of FA1 (`-`) against that of FA2 (`+`), which leaves dropout out. `l_safe` has moved to the final division:
 
 # %%
 print(changes(fa1._step, fa2._step))
 
 # %% [markdown]
-# The larger change is in the loops. The running state no longer travels. In exchange, every query block loads all of $K$ and $V$:
+# The larger change is in the loops:
 #
 # | for each pair of blocks | FA1 | FA2 |
 # |---|---|---|
@@ -104,7 +104,7 @@ figures.traffic_by_tensor({"fa1_forward": mem1.log, "fa2_forward": mem2.log})
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# All tiles have the same size here, and $l_i$ and $m_i$ are small. For each pair of blocks FA1 moves three tiles ($Q_i$ and $O_i$ in, $O_i$ out) and FA2 moves two.
+# For each pair of blocks FA1 moves three tiles ($Q_i$ and $O_i$ in, $O_i$ out) and FA2 moves two.
 #
 # </details>
 #
@@ -112,10 +112,15 @@ figures.traffic_by_tensor({"fa1_forward": mem1.log, "fa2_forward": mem2.log})
 
 # %%
 Ns = [128, 256, 512, 1024]
-figures.traffic_against(sweeps.over_N(Ns) + yours.over_N(Ns))
+points = sweeps.over_N(Ns)
+moved = {(point["rung"], point["N"]): point["measured"] for point in points}
+gain = {n: moved["fa2_forward", n] / moved["fa1_forward", n] for n in Ns}
+figures.traffic_against(points + yours.over_N(Ns))
 
 # %% [markdown]
-# Watch both algorithms on one clock, in short versions without mask, scale and $L$. Follow $O$.
+# Nearly: FA2 moves {{gain[128]:.2f}} of FA1's bytes at $N = 128$ and {{gain[1024]:.2f}} at 1024.
+#
+# Watch both on one clock, without mask, scale and $L$. Follow $O$.
 
 # %%
 def FA1(Q, K, V, B):
@@ -126,8 +131,8 @@ def FA1(Q, K, V, B):
             for rows in tiles(len(Q), B):                                            # i, inner
                 Q_i, O_i, l_i, m_i = (load(T, rows) for T in (Q, O, l, m))
                 O_i, l_i, m_i = fa1._step(Q_i, K_j, V_j, O_i, l_i, m_i, scale=1.0)
-                store(O, rows, O_i)
                 store(l, rows, l_i), store(m, rows, m_i)
+                store(O, rows, O_i)
 
 def FA2(Q, K, V, B):
     O = torch.empty_like(Q)
@@ -152,7 +157,7 @@ play(*(record(algorithm, q, k, v, B=4, sram_bytes=1024) for algorithm in (FA1, F
 #
 # ### One number per row
 #
-# FA1 saves two numbers per row for the backward pass, $l$ and $m$. FA2 saves one, the logsumexp $L = m + \ln l$. It is enough, because $P = e^{S - L}$ is the finished softmax. Any tile of $P$ can be recomputed from $Q$, $K$ and $L$:
+# FA1 saves two numbers per row for the backward pass, $l$ and $m$. FA2 saves one, the logsumexp $L = m + \ln l$. It is enough, because $P = e^{S - L}$ is the finished softmax, tile by tile:
 
 # %%
 rows, cols = slice(0, 64), slice(128, 192)
@@ -187,7 +192,7 @@ truth, _ = exact_attention(Q, K[two], V[two])
 print(f"error when two key blocks race: {max_error(O1, truth):.2f}; the largest |O| is {truth.abs().max():.2f}")
 
 # %% [markdown]
-# The first key block's work is lost. FA1 must therefore process key blocks one after the other, and has only $\text{batch} \cdot \text{heads}$ independent programs. FA2 has $\lceil N/B_r \rceil$ times as many, each shorter by the same factor.
+# The first key block's work is lost. FA1 must therefore process key blocks one after the other, and has only $\text{batch} \cdot \text{heads}$ independent programs. (The query blocks of one key block could run in parallel, in a launch for each key block. But each would load $K_j$ and $V_j$: FA2's traffic, and the state besides.) FA2 has $\lceil N/B_r \rceil$ times as many, each shorter by the same factor.
 #
 # **Predict.** One sequence, 16 heads, $N = 8192$, $B_r = 128$, and a GPU with 132 multiprocessors (SMs) that each run one program at a time. How many times sooner is FA2 done?
 
@@ -218,12 +223,6 @@ figures.programs_on_sms({"fa1_forward": (batch * heads, T_r), "fa2_forward": (ba
 #
 # With a causal mask, a query block can stop at the last key that its last query sees. (Our FA1 visits every tile.)
 #
-# **Predict** the share of tiles that FA2 visits at $N = 1024$, with tiles of $64 \times 64$.
-
-# %%
-my_visited = None     # between 0 and 1
-
-# %% [markdown]
 # **Your turn** ([exercises/ex06_causal_skipping.py](../exercises/ex06_causal_skipping.py), 20 minutes). How many key blocks does query block $i$ visit? How many of these need no mask, because every query of the block sees all of their keys?
 
 # %%
@@ -231,6 +230,12 @@ check("ex06_causal_skipping")
 
 # %%
 reveal("ex06_causal_skipping")
+
+# %% [markdown]
+# **Predict** the share of tiles that FA2 visits at $N = 1024$, with tiles of $64 \times 64$.
+
+# %%
+my_visited = None     # between 0 and 1
 
 # %% [markdown]
 # **Run and compare.** The log tells how many tiles FA2 visited.
@@ -272,9 +277,9 @@ figures.tile_traversal(logs, 64, 64)
 #
 # Dividing once also saves operations. The model counts one for each element of a result, and one for each element that a sum or maximum reads. For each score FA1 has {{mem1.other_flops / N**2:.2f}} of them and FA2 {{mem2.other_flops / N**2:.2f}}, beside {{mem2.matmul_flops / N**2:.0f}} FLOPs in products.
 #
-# Why save one operation beside 256 FLOPs? It runs on slower units. An A100 does 312 TFLOP/s in 16-bit products but 19.5 TFLOP/s in float32 arithmetic. A FLOP in a product is $312/19.5 = 16$ times as fast. Both rates count a multiply-add as two FLOPs. A multiplication alone takes as long as a multiply-add, so it takes the time of $2 \cdot 16 = 32$ FLOPs in products.
+# Why save one operation beside 256 FLOPs? It runs on slower units. An H100 does 989 TFLOP/s in 16-bit products but 67 in float32 arithmetic, 15 times fewer. A multiply-add counts as two FLOPs, and a multiplication alone takes as long. So it costs the time of $2 \cdot 15 = 30$ FLOPs in products.
 #
-# Exponentials run on fewer units still. An H100 does 989 TFLOP/s in products and 3.9 T exponentials/s. Each score needs $4d$ FLOPs in products, and one exponential.
+# Exponentials run on fewer units still: 3.9 T/s. Each score needs $4d$ FLOPs in products, and one exponential.
 #
 # **Predict** for $d = 64$: the time of the exponentials, in per cent of the time of the products.
 
@@ -374,6 +379,6 @@ reveal("ex06_published_line")
 # %% [markdown]
 # ## Sources
 #
-# Dao 2023, [FlashAttention-2](https://arxiv.org/abs/2307.08691): section 3.1 (algorithm, A100 rates), 3.2 (parallelism; Phil Tillet first suggested and implemented this loop order, in Triton), 3.3 (warps) · Tillet's [Triton tutorial](https://github.com/triton-lang/triton/blob/main/python/tutorials/06-fused-attention.py) · Shah et al. 2024, [FlashAttention-3](https://arxiv.org/abs/2407.08608), section 3.1 (H100 exponentials) · Zadouri et al. 2026, [FlashAttention-4](https://arxiv.org/abs/2603.05451) · NVIDIA H100 data sheet
+# Dao 2023, [FlashAttention-2](https://arxiv.org/abs/2307.08691): section 3.1 (algorithm), 3.2 (parallelism; Phil Tillet first suggested and implemented this loop order, in Triton), 3.3 (warps) · Tillet's [Triton tutorial](https://github.com/triton-lang/triton/blob/main/python/tutorials/06-fused-attention.py) · Shah et al. 2024, [FlashAttention-3](https://arxiv.org/abs/2407.08608), section 3.1 (H100 exponentials) · Zadouri et al. 2026, [FlashAttention-4](https://arxiv.org/abs/2603.05451) · NVIDIA H100 data sheet
 #
 # **Next:** [07 · Counting HBM traffic](07_counting_hbm_traffic.ipynb) compares every formula with measured bytes.

@@ -20,8 +20,9 @@ import flashlab  # first: it tells Triton where to run
 import torch
 
 from flashlab import cost
-from flashlab.memory import Memory, tiles
+from flashlab.memory import Memory, kernel, load, store, tiles
 from flashlab.oracle import gradients, judge_gradients, max_error
+from flashlab.rungs import fa1_backward as fa1
 from flashlab.rungs.fa1 import fa1_forward
 from flashlab.rungs.fa1_backward import fa1_backward
 from flashlab.rungs.fa2 import fa2_forward
@@ -31,7 +32,7 @@ from flashlab.rungs.naive_backward import naive_backward
 from flashlab.tiles import keep_masks
 from flashlab_course import figures
 from flashlab_course.check import check
-from flashlab_course.lesson import compare, reveal
+from flashlab_course.lesson import compare, replay, reveal
 from flashlab_course.player import play, record
 
 _ = torch.manual_seed(0)
@@ -69,7 +70,7 @@ check("ex08_matmul_gradient")
 reveal("ex08_matmul_gradient")
 
 # %% [markdown]
-# *This answers the exercise above.* In row $n$ the sum is $dX_{nk} = \sum_m dY_{nm} W_{km}$: a matrix product again. From here on we use this rule, and autograd agrees with it.
+# *This answers the exercise above.* In row $n$ the sum is $dX_{nk} = \sum_m dY_{nm} W_{km}$: a matrix product again. Autograd agrees.
 
 # %%
 def product_backward(X, W, dY):
@@ -88,6 +89,8 @@ print("off by", *(f"{max_error(mine, truth):.0e}" for mine, truth in zip(product
 # ### Back through attention, one step at a time
 #
 # Attention has three steps: $S = QK^\top \cdot$ scale, $P = \mathrm{softmax}(S)$ and $O = PV$. Let autograd keep the gradients of all intermediates, in float64, so that we can check each step.
+#
+# **Step 1: through $O = PV$.** This is a product, so your rule gives $dP$ and $dV$.
 
 # %%
 scale = 16**-0.5
@@ -98,12 +101,7 @@ p = torch.softmax(S, dim=-1)
 S.retain_grad()
 p.retain_grad()
 (p @ v).backward(do)
-
-# %% [markdown]
-# **Step 1: through $O = PV$.** This is a product, so your rule gives $dP$ and $dV$.
-
-# %%
-dP, dV = product_backward(p.detach(), v.detach(), do)
+dP, dV = product_backward(p.detach(), v.detach(), do)            # step 1
 print(f"dP off by {max_error(dP, p.grad):.0e}, dV off by {max_error(dV, v.grad):.0e}")
 
 # %% [markdown]
@@ -142,14 +140,13 @@ reveal("ex08_softmax_gradient")
 # $D$ is one number for each row: the mean of $dP$ with the weights $P$. **Step 3: through $S$** uses your first rule again, times the scale.
 
 # %%
-P_ = p.detach()
-D_ = (P_ * dP).sum(-1, keepdim=True)                             # (N, 1)
-dS = P_ * (dP - D_)                                              # (N, N)
+mean = (p.detach() * dP).sum(-1, keepdim=True)                   # (N, 1)  this is D
+dS = p.detach() * (dP - mean)                                    # (N, N)
 dQ, dK_T = product_backward(q.detach(), k.detach().T, scale * dS)      # S = scale · Q Kᵀ
 print(f"dS off by {max_error(dS, S.grad):.0e}, dQ by {max_error(dQ, q.grad):.0e}, dK by {max_error(dK_T.T, k.grad):.0e}")
 
 # %% [markdown]
-# That is all the calculus. The picture shows which tensor is computed from which.
+# That is all the calculus. In one picture:
 
 # %%
 figures.backward_dataflow(4096, 64, flash=False)
@@ -163,7 +160,7 @@ figures.backward_dataflow(4096, 64, flash=False)
 #
 # ### What the textbook's way costs
 #
-# `naive_backward` is the standard backward pass (Algorithm 3 of [FlashAttention](https://arxiv.org/abs/2205.14135)), one PyTorch operation after the other. It first computes $P$ again from $Q$ and $K$. An $N \times N$ matrix has 1 MiB here. In the naive forward pass such matrices cross HBM six times ([chapter 01](01_naive_attention.ipynb)).
+# `naive_backward` is Algorithm 3 of [FlashAttention](https://arxiv.org/abs/2205.14135), one PyTorch operation after the other. The algorithm reads $P$; here bars 1 to 3 compute it again. An $N \times N$ matrix has 1 MiB here. In the naive forward pass such matrices cross HBM six times ([chapter 01](01_naive_attention.ipynb)).
 #
 # | bars of the picture | line of the algorithm |
 # |---|---|
@@ -183,7 +180,7 @@ print("modelled, crossings of N x N matrices:", sum(event.read // (4 * N * N) + 
 figures.traffic_by_op(backward)
 
 # %% [markdown]
-# **Takeaway.** The naive backward pass moves three times as many $N \times N$ matrices as the forward pass.
+# **Takeaway.** The naive backward pass moves 18 $N \times N$ matrices, 13 without bars 1 to 3, and the forward pass 6.
 #
 # ### Compute it again instead of keeping it
 #
@@ -227,6 +224,8 @@ figures.curves(peaks, f"At N = 1024 recomputing P needs {peaks['recompute'][1024
                "Modelled: counted by flashlab.memory, float32, forward and backward pass.", "N", "HBM at the peak", byte="y")
 
 # %% [markdown]
+# At $N = 1024$ an $N \times N$ matrix has 4 MiB, and keeping $P$ means three of them at the peak.
+#
 # **Takeaway.** One product more, and the memory grows with $N$ instead of $N^2$.
 #
 # ### P again, a tile at a time
@@ -353,9 +352,25 @@ _ = compare("dQ's share of FA1's backward", my_dQ_share,
 # **Watch it**, in small. Follow $dQ$, which moves at every step, and $dK$ and $dV$, which leave the chip once.
 
 # %%
+def backward_1(Q, K, V, O, dO, l, m, dQ, dK, dV, B=4):
+    with kernel("fa1_backward", Q=Q, K=K, V=V, O=O, dO=dO, l=l, m=m, dQ=dQ, dK=dK, dV=dV):
+        for cols in tiles(len(K), B):                                                    # j, outer
+            K_j, V_j, dK_j, dV_j = load(K, cols), load(V, cols), torch.zeros(B, 4), torch.zeros(B, 4)
+            for rows in tiles(len(Q), B):                                                # i, inner
+                Q_i, O_i, dO_i, l_i, m_i = (load(T, rows) for T in (Q, O, dO, l, m))
+                P_ij, dS_ij = fa1._tile(Q_i, K_j, V_j, dO_i, l_i, m_i, (dO_i * O_i).sum(-1), 0.5)
+                dV_j += P_ij.T @ dO_i
+                dK_j += 0.5 * dS_ij.T @ Q_i
+                store(dQ, rows, load(dQ, rows) + 0.5 * dS_ij @ K_j)
+            store(dK, cols, dK_j), store(dV, cols, dV_j)
+
+
 q, k, v, do = (torch.randn(12, 4) for _ in range(4))
+dq, dk, dv = (torch.zeros(12, 4) for _ in range(3))
 o, l, m = fa1_forward(q, k, v, return_lm=True)
-play(record(fa1_backward, q, k, v, o, do, l, m, B_r=4, B_c=4, sram_bytes=2048))
+told = {"P_ij, dS_ij": "P is computed again.", "dV_j +=": "dV grows on chip.", "dK_j +=": "dK grows on chip.",
+        "store(dQ": "dQ is loaded, gains its part, and is stored.", "store(dK": "dK and dV are finished: stored once."}
+play(record(backward_1, q, k, v, o, do, l, m, dq, dk, dv, sram_bytes=2048, say=told))
 
 # %% [markdown]
 # This is the step of the published algorithm (appendix B.4), without mask and dropout, beside [flashlab/rungs/fa1_backward.py](../flashlab/rungs/fa1_backward.py):
@@ -370,7 +385,9 @@ play(record(fa1_backward, q, k, v, o, do, l, m, B_r=4, B_c=4, sram_bytes=2048))
 #
 # ### Dropout: draw the mask again
 #
-# The forward pass dropped weights with a random mask of $N \times N$ bits, and the backward pass needs the same mask. So the generator's *state* is kept, a few kilobytes, and the mask is drawn again, tile by tile in the same order. Other tile sizes mean another order:
+# With dropout the forward pass is $O = (P \circ Z)V$, where $Z_{ij}$ is 0 or $1/(1-p)$. So $dV = (P \circ Z)^\top dO$, and $dP = (dO\,V^\top) \circ Z$. Then $dS = P \circ (dP - D)$ as before, with the whole $P$: the softmax came before the dropout. Still $D = \mathrm{rowsum}(dO \circ O)$: $O$ contains $Z$.
+#
+# The same $Z$ is needed, $N \times N$ bits. So the generator's *state* is kept, a few kilobytes, and $Z$ is drawn again, tile by tile in the same order. Other tiles, another order:
 
 # %%
 state = torch.Generator().manual_seed(1).get_state()
@@ -388,11 +405,11 @@ def mask_drawn(B_r, B_c, N=64):
 forward_mask, backward_mask = mask_drawn(16, 16), mask_drawn(16, 8)
 differ = forward_mask != backward_mask
 figures.matrices({"tiles of 16 × 16": forward_mask, "tiles of 16 × 8": backward_mask, "differ": differ},
-                 f"{differ.double().mean():.0%} are kept in one mask, dropped in the other", "Measured here: 64 queries, 64 keys. Blue: kept.",
+                 f"{differ.double().mean():.0%} are kept in one mask and dropped in the other", "Measured here: 64 queries, 64 keys. Blue: kept; on the right: kept in one mask only.",
                  "key", "query")
 
 # %% [markdown]
-# **Takeaway.** A random mask can be drawn again instead of kept, if the order stays the same. (Chapter 11 has a mask that does not depend on the order.)
+# **Takeaway.** A random mask can be drawn again instead of kept, in the same order. (Chapter 11's does not depend on it.)
 #
 # ### FA2's backward pass
 #
@@ -437,12 +454,19 @@ for total in sorted(set(sums)):
 # %% [markdown]
 # The differences are tiny, but no run of your training repeats exactly. There is a second price: $dQ_i$ crosses HBM twice in every step, in float32 even if the inputs have 16 bits.
 #
-# **Two passes** avoid both. One kernel holds a key block and sums up $dK_j$ and $dV_j$; another holds a query block and sums up $dQ_i$. Watch them beside the single kernel, with two key blocks and two query blocks. Look at $dQ$: the single kernel loads and stores it at every step, the two passes store it once.
+# **Two passes** avoid both. One kernel holds a key block and sums up $dK_j$ and $dV_j$; another holds a query block and sums up $dQ_i$. Watch the loads and stores of $dQ$: both at every step of the single kernel, one store in two passes.
 
 # %%
 q, k, v, do = (torch.randn(16, 4) for _ in range(4))
 o, lse = fa2_forward(q, k, v)
-play(*(record(backward, q, k, v, o, do, lse, B_r=8, B_c=8, sram_bytes=4096) for backward in (fa2_backward, fa2_backward_two_pass)))
+both = {"store(dK": "dK is finished: it is stored once.", "store(dV": "dV is finished: it is stored once.", "store(D,": "D is stored."}
+one = both | {"load(dQ": "dQ is loaded.", "store(dQ": "dQ has gained a part and is stored again."}
+two = both | {"store(dQ": "dQ is finished: it is stored once."}
+watched = [record(backward, q, k, v, o, do, lse, B_r=8, B_c=8, sram_bytes=4096, say=say)
+           for backward, say in ((fa2_backward, one), (fa2_backward_two_pass, two))]
+for run in watched:
+    run.steps = [step for step in run.steps if step.moves]               # loads and stores only
+play(*watched)
 
 # %% [markdown]
 # **Your turn: dQ of a query block** ([exercises/ex08_dq_block.py](../exercises/ex08_dq_block.py), 30 minutes). Write one program of the second pass, causal and with any sizes. It is the forward pass's loop with another body.
@@ -452,6 +476,9 @@ check("ex08_dq_block")
 
 # %%
 reveal("ex08_dq_block")
+
+# %%
+replay("ex08_dq_block")
 
 # %% [markdown]
 # Both passes compute $S_{ij}$ and $dP_{ij}$. One kernel takes five products for each tile. **Predict** how many two passes take, and which way moves fewer bytes in bfloat16:
@@ -493,7 +520,7 @@ figures.traffic_by_tensor({name: mem.log for name, mem in runs.items()}, ["dQ"],
 #
 # ## Sitting 5 (further) · Hand it to autograd
 #
-# `torch.autograd.Function` connects a forward pass with a backward pass of your own. Between them it keeps what you save on `ctx`. A small example is $y = x^3$: forward saves $x$, and backward multiplies the gradient that arrives by $3x^2$.
+# `torch.autograd.Function` connects a forward pass with a backward pass of your own. Between them it keeps what you save on `ctx`. A small example is $y = x^3$.
 
 # %%
 class Cube(torch.autograd.Function):
@@ -532,7 +559,7 @@ for causal in (False, True):
     print("gradcheck:", torch.autograd.gradcheck(lambda Q, K, V: operator(Q, K, V, causal=causal), few))
 
 # %% [markdown]
-# Does it notice a mistake? This cell fails on purpose: here $K$'s gradient is doubled, as if a factor had been forgotten.
+# Does it notice a mistake? Here $K$'s gradient is doubled on purpose.
 
 # %%
 class TwiceItsGradient(torch.autograd.Function):
@@ -551,7 +578,7 @@ except RuntimeError as error:
     print(str(error).splitlines()[0].rstrip(","))
 
 # %% [markdown]
-# A class like `Cube` is differentiable once. If the gradient that arrives is a constant, autograd takes $dx$ for a constant, too, and a second derivative is wrong without an error. Our operator refuses:
+# A class like `Cube` is differentiable once: else a second derivative could be wrong without an error. Our operator refuses:
 
 # %%
 dQ, = torch.autograd.grad(operator(*few).sum(), few[0], create_graph=True)
