@@ -123,11 +123,9 @@ said.on(figures.curves(grows, f"At constant batch × N, {last // first} times th
 
 # %%
 import inspect
+import time
 
 print(inspect.getsource(bench.measure))
-
-# %%
-import time
 
 
 def cpu_ms(function, runs=20):
@@ -144,8 +142,7 @@ calls = {"naive_forward": lambda: bench.naive_over_heads(Q, K, V, False),
          "every_second_key": lambda: bench.naive_over_heads(Q, K[:, :, ::2], V[:, :, ::2], False)}
 rows = bench.measure(calls, lambda call: bench.check(call, Q, K, V), rounds=1, timer=cpu_ms)
 for name, row in rows.items():
-    clock = f"{row['ms']:.1f} ms here" if row["ms"] else "no time"
-    print(f"{name:<17} {clock}; {row['skipped'] or 'correct'}")
+    print(name, f"{row['ms']:.1f} ms here; correct" if row["ms"] else f"no time; {row['skipped']}")
 
 # %% [markdown]
 # Every call is first compared with float64, on the tensors that will be timed. A wrong one gets a reason instead of a number. But those tensors are ordinary random numbers.
@@ -171,7 +168,7 @@ print("scores 60 times larger:", judge(O, L, 60 * Q, K, V))
 #
 # Call one function a few hundred times, and the clock gives a few hundred answers.
 #
-# **Your turn** (5 minutes). Which single number would you report? The cell below takes such a list five times, and says how far each choice moves from one list to the next.
+# **Your turn** (5 minutes). Which single number would you report? The cell below deals 1000 calls to five lists in turn, and says how far each choice moves from list to list.
 
 # %%
 def one_number(ms):
@@ -184,20 +181,20 @@ import torch
 
 torch.manual_seed(0)
 Q = torch.randn(1, 4, 128, 64)
-runs = [cpu_ms(lambda: torch.nn.functional.scaled_dot_product_attention(Q, Q, Q), runs=200) for _ in range(5)]
+calls = cpu_ms(lambda: torch.nn.functional.scaled_dot_product_attention(Q, Q, Q), runs=1000)
+runs = [calls[n::5] for n in range(5)]               # in turn: what slows the machine for a while slows all five lists
 choices = {"mean": statistics.mean, "median": statistics.median, "slowest": max, "yours": one_number}
 choices = {name: choice for name, choice in choices.items() if choice(runs[0]) is not None}
 for name, choice in choices.items():
     found = [choice(ms) for ms in runs]
-    print(f"{name:<8} {min(found):.4f} to {max(found):.4f} ms in five repetitions: {max(found) / min(found) - 1:.0%} apart (measured here)")
-median = statistics.median(runs[0])
-marks = {name: choice(runs[0]) for name, choice in choices.items()}
-slowest = max(runs[0])
-figures.curves({"": dict(enumerate(runs[0], 1))}, f"The slowest of {len(runs[0])} calls is number {runs[0].index(slowest) + 1}: {slowest / median:.1f} times the median",
+    print(f"{name:<8} {min(found):.4f} to {max(found):.4f} ms in five lists: {max(found) / min(found) - 1:.0%} apart (measured here)")
+marks = {name: choice(calls) for name, choice in choices.items()}
+said = " and ".join(f"{what} {ms / marks['median']:.1f} times" for what, ms in (("the first call takes", calls[0]), ("the slowest", max(calls))))
+figures.curves({"": dict(enumerate(calls, 1))}, f"{said[0].upper()}{said[1:]} the median",
                "Measured here, on the CPU: scaled_dot_product_attention, 128 tokens, 4 heads.", "call", "ms", log="xy", dots=True, ceilings=marks)
 
 # %% [markdown]
-# The first call pays for set-up. So run the function a few times before you measure (*warm-up*), and throw those times away. Later a few slow calls move the mean and leave the median alone.
+# The first calls pay for set-up. So run the function a few times before you measure (*warm-up*), and throw those times away. Later a few slow calls move the mean more than the median. A machine that is busy for a whole list moves the median, too: hence the turns.
 #
 # A GPU adds four traps. `flashlab_course/bench/timing.py` avoids them:
 #
@@ -228,7 +225,7 @@ figures.curves({name: spreads[name] for name in (ours, *others) if name in sprea
 #
 # ### Run time
 #
-# **Predict** from the FLOPs: how many times as long does the kernel take at the largest $N$ as at the smallest?
+# The FLOPs grow {{last // first}} times. **Predict**: how many times as long does the kernel take at the largest $N$ as at the smallest?
 
 # %%
 my_growth = None
@@ -240,15 +237,8 @@ said = compare("growth of the kernel's time", my_growth, kernel[last]["ms"] / ke
 in_units(said, kernel[first]["ms"]).on(figures.benchmark(results, "ms", d, causal, live=live), x=last)
 
 # %% [markdown]
-# Both axes are logarithmic: a line of slope 1 grows like the FLOPs. At the largest $N$ the batch is 1. That is the case that FlashAttention was written for: one long text.
-
-# %%
-texts = {name: row["ms"] for name in (ours, *others) if (row := measured(name, 64, False).get(last))}
-texts = dict(sorted(texts.items(), key=lambda item: item[1]))
-figures.bars(texts, f"One text of {last} tokens: {label(ours)} takes {texts[ours]:.1f} ms, the slowest {max(texts.values()):.0f} ms",
-             f"{source[0].upper()}{source[1:]}. N = {last}, d = 64, no mask.", "ms")
-
-# %% [markdown]
+# Both axes are logarithmic: a line of slope 1 grows like the FLOPs. Naive attention's bends down at the end; why is not known. At the largest $N$ the batch is 1, the case that FlashAttention was written for.
+#
 # **Takeaway.** The gap between naive and fused attention is mostly memory traffic. All fused kernels keep $S$ on the chip; what separates them is how well they use the chip.
 #
 # ### Peak memory
@@ -290,10 +280,33 @@ figures.benchmark(results, "tflops", d, causal, live=live)
 # %% [markdown]
 # The title names the nearest relative, SDPA flash: the same algorithm in CUDA. But it was written for the A100 and uses nothing newer. A fair reader asks for the fastest line.
 #
-# **Your turn.** Which line is the fastest at $d = 64$ with the causal mask? Say so, then change the two values and run.
+# Which is the fastest at $d = 64$ with the causal mask? Say so, then change the two values and run.
 
 # %%
 figures.relative_speed(results, d, causal, live=live)     # change me: 64, True
+
+# %% [markdown]
+# **Your turn** (10 minutes). Write sitting 1's rule. Both rows are of one size and run, and have `ms`, `ms_low`, `ms_high` and `runs`. The cell judges it on an H200's record.
+
+# %%
+def stands(mine, theirs):
+    return None                                      # your turn: "ahead", "tied" or "behind"
+
+
+judged = []
+for run, rival in ((on_h200, "sdpa_cudnn"), (beside_4, "fa4")):
+    for row, ratio, tied in gains(run, kernel_name(run), rival):
+        other = measured(rival, row["d"], row["causal"], run)[row["N"]]
+        judged.append((row, other, "tied" if tied else "ahead" if ratio > 1 else "behind"))
+        judged.append((row | {"runs": 2}, other, "tied"))
+wrong = [(*rows, truth) for *rows, truth in judged if stands(*rows) != truth]
+if stands(*judged[0][:2]) is None:
+    print("Your rule is not written yet.")
+elif not wrong:
+    print(f"Right for all {len(judged)} pairs.")
+else:
+    print(f"Wrong for {len(wrong)} of {len(judged)} pairs. In the first of these your rule says {stands(*wrong[0][:2])}; it is {wrong[0][2]}:")
+    print(*({key: row[key] for key in ("ms_low", "ms", "ms_high", "runs")} for row in wrong[0][:2]), sep="\n")
 
 # %% [markdown]
 # Here are all recorded sizes, with both head dimensions and both masks:
@@ -336,7 +349,7 @@ for row, ratio, tied in (found for run in runs_beyond for one in KERNELS for fou
 of_flex = gains(bench.load_results("forward_h200", "FlexAttention"), "flex_attention", "sdpa_cudnn")
 flex_span = [ratio for _, ratio, _ in of_flex]
 place = {size: "tied with" if level[size] else "ahead of" if ratio > 1 else "behind" for size, ratio in of_cudnn.items()}
-figures.bars(of_cudnn, f"In float16 at d = 128 {place['float16, d = 128']} cuDNN, at d = 256 {of_cudnn['bfloat16, d = 256']:.2f} times as fast",
+figures.bars({size + ", tied" * level[size]: ratio for size, ratio in of_cudnn.items()}, f"In float16 at d = 128 {place['float16, d = 128']} cuDNN, at d = 256 {of_cudnn['bfloat16, d = 256']:.2f} times as fast",
              f"Recorded on {bench.where(bench.load_results('forward_h200', 'd = 256'))}, three recordings. Forward, no mask, N = 16384 where nothing is said.",
              "cuDNN's time over that of the course's best kernel")
 
@@ -345,26 +358,23 @@ figures.bars(of_cudnn, f"In float16 at d = 128 {place['float16, d = 128']} cuDNN
 #
 # PyTorch's FlexAttention generates a kernel from your formula for a score: Triton code in PyTorch 2.11, recorded here (2.13 can generate CuTe code instead). Without a formula of your own it has {{min(flex_span):.2f}} to {{max(flex_span):.2f}} times cuDNN's speed, and is {{standing(of_flex)}}.
 #
-# Some sizes appear in no benchmark. A sequence of 4095 tokens has a last tile with a row missing. If eight query heads share a key head, an eighth of the key blocks is left.
+# Some sizes appear in no benchmark. A sequence of 4095 tokens has a last tile with a row missing.
 
 # %%
-odd = {}
+odd, shared = {}, {}
 for what in ("forward", "backward"):
-    plain = {row["causal"]: row["tflops"] for row in bench.load_results(f"{what}_h200", "TMA")["rows"]
-             if (row["implementation"], row["d"], row["N"]) == (f"fa2_hopper_{what}", 128, 4096)}
-    for record, N_asked, words in (("ragged", 4095, "N = 4095"), ("shared heads", 4096, "8 heads share")):
-        run = bench.load_results(f"{what}_h200", record)["rows"]
-        speeds = {(row["N"], row["causal"]): row["tflops"] for row in run if row["implementation"] == f"fa2_hopper_{what}"}
-        for masked in (False, True):
-            usual = speeds.get((4096, masked)) if record == "ragged" else plain[masked]
-            odd[f"{words}, {what}{', causal' if masked else ''}"] = speeds[N_asked, masked] / usual
-whole = next(row["tflops"] for row in bench.load_results("backward_h200", "shared heads, whole groups")["rows"] if row["causal"]
-             and (row["implementation"], row["N"], row["d"]) == ("fa2_hopper_backward", 4096, 128)) / plain[True]
-figures.bars(odd, f"Odd sizes keep {min(odd.values()):.0%} of the speed or more", f"Recorded on {bench.where(bench.load_results('forward_h200', 'ragged'))}; "
-             "d = 128. Shared heads: two runs, of two days.", "times the speed at N = 4096, equal heads")
+    ragged, heads = (bench.load_results(f"{what}_h200", record) for record in ("ragged", "shared heads"))
+    speeds = {(row["N"], row["causal"]): row["tflops"] for row in ragged["rows"] if row["implementation"] == f"fa2_hopper_{what}"}
+    for masked in (False, True):
+        odd[f"{what}{', causal' if masked else ''}"] = speeds[4095, masked] / speeds[4096, masked]
+    shared[what] = gains(heads, f"fa2_hopper_{what}", "sdpa_cudnn")
+early, late = ({(row["N"], row["causal"]): row["tflops"] for row in bench.load_results("backward_h200", record)["rows"]
+                if (row["implementation"], row["d"]) == ("fa2_hopper_backward", 128)} for record in ("shared heads, whole groups", "shared heads"))
+figures.bars(odd, f"At 4095 tokens the kernels keep {min(odd.values()):.0%} of their speed at 4096, or more",
+             f"Recorded on {bench.where(bench.load_results('forward_h200', 'ragged'))}; d = 128.", "times the speed at N = 4096")
 
 # %% [markdown]
-# In the backward pass, shared heads were slow at first. With a program for each key block of each key head, 8 key heads left 256 programs for 132 SMs. Under a mask the longest program has 32 times the work of the shortest, and most SMs waited at the end: {{whole:.2f}} times the speed (`results/backward_h200.json`, the run “shared heads, whole groups”). Now several programs own the same keys, here one for each query head, and their dK and dV are added up at the end.
+# If eight query heads share a key head, an eighth of the key blocks is left. With shared heads the kernels are, against cuDNN, {{standing(shared["forward"])}} in the forward pass, and {{standing(shared["backward"])}} in the backward pass. At first that was slow: with a program for each key block of each key head, 8 key heads left 256 programs for 132 SMs. Under a mask the longest has 32 times the work of the shortest, and most SMs waited at the end. Now several programs own the same keys, and their dK and dV are added up at the end. Under a mask that took the speed at $N$ = 4096 from {{early[4096, True]:.0f}} to {{late[4096, True]:.0f}} TFLOP/s, between two runs.
 #
 # Windows and packed sequences were recorded, too:
 
@@ -379,7 +389,7 @@ window, all_of_it = 2048, 16384
 by_scores = (all_of_it**2 / 2) / (window * all_of_it - window**2 / 2)
 
 # %% [markdown]
-# This window leaves so few scores that it could be {{by_scores:.1f}} times as fast. Tiles at both of its edges are computed whole and need a mask; what that costs has not been measured apart. At first packing cost up to {{100 * (1 - min(packed_before)):.0f}} %, at N = {{packed_before[min(packed_before)]}} (`results/spans_h200.json`, the run “before”, which also timed the making of `cu_seqlens`).
+# This window leaves so few scores that it could be {{by_scores:.1f}} times as fast. Tiles at both of its edges are computed whole and need a mask; what that costs has not been measured apart. At first packing cost up to {{100 * (1 - min(packed_before)):.0f}} % of the speed, at N = {{packed_before[min(packed_before)]}} (`results/spans_h200.json`, the run “before”, which also timed the making of `cu_seqlens`).
 #
 # **Takeaway.** A benchmark shows the sizes that somebody chose. Ask for yours.
 #
