@@ -125,8 +125,6 @@ said.on(figures.curves(grows, f"At constant batch × N, {last // first} times th
 import inspect
 import time
 
-print(inspect.getsource(bench.measure))
-
 
 def cpu_ms(function, runs=20):
     times = []
@@ -137,6 +135,7 @@ def cpu_ms(function, runs=20):
     return times
 
 
+print(inspect.getsource(bench.measure))
 Q, K, V = bench.inputs(bench.Problem(N=512, d=64, dtype="float32", H=2), "cpu")
 calls = {"naive_forward": lambda: bench.naive_over_heads(Q, K, V, False),
          "every_second_key": lambda: bench.naive_over_heads(Q, K[:, :, ::2], V[:, :, ::2], False)}
@@ -356,7 +355,7 @@ figures.bars({size + ", tied" * level[size]: ratio for size, ratio in of_cudnn.i
 # %% [markdown]
 # The Hopper kernel takes $d$ = 64 and 128 only, so $d = 256$ falls to an earlier rung.
 #
-# PyTorch's FlexAttention generates a kernel from your formula for a score: Triton code in PyTorch 2.11, recorded here (2.13 can generate CuTe code instead). Without a formula of your own it has {{min(flex_span):.2f}} to {{max(flex_span):.2f}} times cuDNN's speed, and is {{standing(of_flex)}}.
+# PyTorch's FlexAttention generates a kernel from your formula for a score: Triton code in PyTorch 2.11, recorded here. Without a formula of your own it has {{min(flex_span):.2f}} to {{max(flex_span):.2f}} times cuDNN's speed, and is {{standing(of_flex)}}.
 #
 # Some sizes appear in no benchmark. A sequence of 4095 tokens has a last tile with a row missing.
 
@@ -476,6 +475,31 @@ said = compare("FLOPs a byte of the fused kernel", my_intensity, fused_point["fl
 said.on(figures.roofline(longest, copy, matmul, f"Speeds {source}; bytes: DRAM counters at B = 1, H = 16, recorded."), axis="x")
 
 # %% [markdown]
+# Play it: as $N$ doubles, which operation moves to the right, and does it become faster?
+
+# %%
+from math import log2
+
+from flashlab_course.player.page import Player
+from flashlab_course.player.scene import Scene
+
+at = lambda per_byte, tflops: (30 * log2(per_byte / 8), 30 * log2(1024 / tflops))                    # pixels
+scene, lengths = Scene("As N doubles, on the roofline", "#7a1fa2", 420, 180), sorted(fused_rows)
+for per_byte in (8 * 2 ** (n / 8) for n in range(92)):
+    scene.rect(*at(per_byte, min(matmul, per_byte * copy)), 2, 2, "read")
+for name in limits:
+    way = [at(point["flops"] / point["bytes"], point["tflops"]) for point in points if point["name"] == name]
+    for n, (x, y) in enumerate(way):
+        scene.rect(x - 3, y - 3, 6, 6, ["written" if n < step else "span" for step in range(len(way))])
+    scene.rect([x - 6 for x, _ in way], [y - 6 for _, y in way], 12, 12, "block new glide")
+    scene.text([x + 10 for x, _ in way], [y + 18 for _, y in way], "small strong", label(name))
+scene.add("status", look="told", text=[f"N = {N}\n" + "\n".join(
+    f"{label(point['name'])}: {point['flops'] / point['bytes']:,.0f} FLOPs a byte, {point['tflops']:.0f} TFLOP/s" for point in points if point["N"] == N)
+    for N in lengths])
+scene.moved, scene.tiles = lengths, list(range(len(lengths)))
+Player([scene], keys="<span>Across: FLOPs a byte, from 8. Up: TFLOP/s, to 1024. Both axes double every 30 pixels.</span>", units=("length", "length"))
+
+# %% [markdown]
 # **Exercise: the roofline** ([exercises/ex16_roofline.py](../exercises/ex16_roofline.py), 10 minutes). Predict a kernel's place from its FLOPs and bytes. The last sitting places your kernels by it.
 
 # %%
@@ -489,9 +513,9 @@ from flashlab_course.lesson import reveal
 reveal("ex16_roofline")
 
 # %% [markdown]
-# Right of the ridge a kernel does not wait for DRAM. Does it wait for the tensor cores? The first kernel reaches {{fused_point['tflops'] / matmul:.0%}} of a matrix product's speed.
+# Right of the ridge a kernel does not wait for DRAM. Does it wait for the tensor cores? At $d = 64$ the first kernel reaches {{fused_point['tflops'] / matmul:.0%}} of a matrix product's speed.
 #
-# Each score also needs one exponential, and exponentials have units of their own: an H100 has 132 SMs with 16 exponentials a clock each, at up to 1.83 GHz, hence 3.9 T a second. So at $d = 64$ a score's exponential takes $1/3.9 = 0.26$ picoseconds of the whole GPU, and its products take {{256 / matmul:.2f}}.
+# Each score also needs one exponential, and exponentials have units of their own: an H100 has 132 SMs with 16 exponentials a clock each, at up to 1.83 GHz, hence 3.9 T a second. So at $d = 64$ a score's exponential takes $1/3.9 = 0.26$ picoseconds of the whole GPU, and its $4d = 256$ FLOPs take $256/{{matmul:.0f}}$ = {{256 / matmul:.2f}}.
 #
 # **Predict** for the Hopper kernel: does a score take `"less"` than the longer of the two, `"more"` than both together, or something `"between"`?
 
@@ -508,7 +532,7 @@ for name in (simple, ours, *others):
     ps[name] = 4 * 64 / max(r["tflops"] for r in measured(name, 64, False).values())
 place_of_ours = "less" if ps[ours] < max(alone.values()) else "between" if ps[ours] < sum(alone.values()) else "more"
 said = compare("time of a score at d = 64", my_ps, place_of_ours)
-from_best = [rows[first]["tflops"] / max(r["tflops"] for r in rows.values()) for name, rows in {ours: kernel, **others}.items() if name != "naive_forward"]
+from_best = {name: rows[first]["tflops"] / max(r["tflops"] for r in rows.values()) for name, rows in {ours: kernel, **others}.items() if name != "naive_forward"}
 fast = {name: time for name, time in ps.items() if time < 3 * ps[ours]}                 # the others' bars would squash these
 figures.bars(fast, f"The kernel's time of a score is {ps[ours] / sum(alone.values()):.2f} times that of its units one after the other",
              f"{source[0].upper()}{source[1:]}. d = 64, no mask, each at its best N.", "picoseconds a score, whole GPU")
@@ -526,9 +550,11 @@ figures.bars(fast, f"The kernel's time of a score is {ps[ours] / sum(alone.value
 #
 # ### Why short sequences are slower
 #
-# At $N$ = {{first}} the fused kernels reach {{min(from_best):.0%}} to {{max(from_best):.0%}} of their best TFLOP/s, although the inputs always have the same size. **Predict** for the kernel: at $N$ = {{first}} it takes {{kernel[first]['ms']:.3f}} ms. Which share of that, in per cent, would a copy need for $Q$, $K$, $V$ and $O$, of {{4 * kernel[first]['B'] * kernel[first]['H'] * first * d * 2 / 1e6:.0f}} MB in all?
+# At $N$ = {{first}} the fused kernels reach {{min(from_best.values()):.0%}} to {{max(from_best.values()):.0%}} of their best TFLOP/s, although the inputs always have the same size. **Predict**: which share of the kernel's time, in per cent, would a copy need for $Q$, $K$, $V$ and $O$?
 
 # %%
+print(f"At N = {first}, d = {d} the kernel takes {kernel[first]['ms']:.3f} ms; Q, K, V and O are "
+      f"{8 * kernel[first]['B'] * kernel[first]['H'] * first * d / 1e6:.0f} MB in all. A copy moves {copy:.2f} TB/s ({how}).")
 my_copy_share = None     # per cent
 
 # %%
@@ -544,7 +570,7 @@ said.on(figures.curves({ours: share}, f"Copying Q, K, V and O once would take {s
                        f"{source[0].upper()}{source[1:]}. Copy: modelled, at {copy:.2f} TB/s.", "N", "% of the time", log="x", ylim=(0, None)), x=first)
 
 # %% [markdown]
-# At constant $B \cdot N$ there are equally many query blocks at every $N$, but each walks fewer keys. A program first waits for $Q_i$ and the first $K_j$, and at the end it writes $O_i$. The shorter the loop, the larger that share. The Hopper kernel hides a part of it: its programs stay, and load the next block's tiles while they write this one's result.
+# At constant $B \cdot N$ there are equally many query blocks at every $N$, but each walks fewer keys. A program first waits for $Q_i$ and the first $K_j$, and at the end it writes $O_i$. The shorter the loop, the larger that share. The Hopper kernel's programs stay, and load the next block's tiles while they write this one's result. Here the clock does not show that: it keeps {{from_best[ours]:.0%}} of its best, the first kernel {{from_best[simple]:.0%}}.
 #
 # A single short sequence has a second problem: the GPU may be done before the CPU has launched the next kernel.
 
@@ -574,8 +600,6 @@ figures.bars(hosts, f"A call takes the host {min(slower.values()):.1f} to {max(s
 # %% [markdown]
 # At such sizes a GPU waits for its host, and the operator is slower than SDPA at {{sum(ratio > 1 for ratio in slower.values())}} of {{len(slower)}} calls, whatever its kernels can do. Training needs both passes: {{us['flash_attention, both of a layer']:.0f}} µs against {{us['sdpa, both of a layer']:.0f}} for the layer. A call like an earlier one skips the checks and goes straight to its launches (`flashlab/kernels/plans.py`), and a forward call still takes {{us['flash_attention']:.0f}} µs.
 #
-# PyTorch runs the backward pass of CUDA tensors on a thread of its own. On a GPU, try your small calls under `with torch.autograd.set_multithreading_enabled(False):`, and measure what that saves.
-#
 # **Takeaway.** At small sizes a benchmark of kernels says little about the time of a step: measure calls as they are made.
 #
 # *End of sitting 3.*
@@ -604,7 +628,7 @@ print(f"{label(ours)} loses {lost[0]:.0f} % of its TFLOP/s at N = {first}, {lost
 said.on(figures.causal_cost(results, d, live=live), x=first)
 
 # %% [markdown]
-# The waste on the diagonal is about $B_r / N$ and fades. Shorter loops, and masks in tiles that need none, are part of the rest. It has not been taken apart here. Look at the line below the picture, too: where a launcher picks other tiles with the mask than without, two kernels are compared.
+# The waste on the diagonal is about $B_r / N$ and fades. Shorter loops, and masks in tiles that need none, are part of the rest. Look at the line below the picture, too: where a launcher picks other tiles with the mask than without, two kernels are compared.
 #
 # **Takeaway.** Tiles are coarser than the mask. Check that both sides of a comparison ran the same code.
 #
@@ -708,7 +732,7 @@ said.on(figures.bars(lies, f"One run of the kernel is {r['tflops']:.0f} TFLOP/s,
                      worse=tuple(lies)[1:]), axis="x")
 
 # %% [markdown]
-# Each number is true, and each hides what was counted or timed. A few questions expose most of these tricks. Which FLOPs are counted? Against whom? At which sizes and dtype, and what happened at the others? Was it correct? How far do repeated runs differ?
+# Each number is true. A few questions expose most of these tricks. Which FLOPs are counted? Against whom? At which sizes and dtype, and what happened at the others? Was it correct? How far do repeated runs differ?
 #
 # **Takeaway.** A speed is a count over a time: ask how both were taken.
 #
@@ -784,14 +808,26 @@ figures.roofline(places, copy, matmul, f"Predicted for one head of {N_here} toke
 #
 # On a machine with an NVIDIA GPU, `python -m flashlab bench forward` measures all sizes, `bench backward` the gradients, and both take `--yours`; `bench counters` reads the counters where Nsight Compute is installed. Each writes device, versions, date and command beside its numbers.
 #
-# **Your turn** (10 minutes). Go back to `d, causal` at the top, change one of them, and run all. Before you look, say which three titles will change most.
-#
-# ### An open question
-#
-# Some lines in these plots cross, yet people want one number. A model that answers questions sees many short prompts and a few very long ones. Take a mix of lengths, weigh the rows of `results` with it, and rank the implementations by total time. Can you find a mix in which two of them trade places? What should a table with a single column say then?
+# **Your turn** (10 minutes). Lines cross in these plots, yet people want one number. Find a mix of texts with which two implementations trade places. What should a table with a single column say then?
 
 # %%
-# Your experiment goes here.
+mix = dict.fromkeys(Ns, 1)                           # change me: how many texts of each N, {512: 100, 2048: 5}, say
+
+
+def ranked(mix):
+    """The implementations by the time that they take for all texts, one after the other."""
+    times = {name: sum(count * rows[N]["ms"] / rows[N]["B"] for N, count in mix.items())
+             for name, rows in {ours: kernel, **others}.items() if set(Ns) <= set(rows)}
+    return sorted(times, key=times.get)
+
+
+before, now = ranked(dict.fromkeys(Ns, 1)), ranked(mix)
+moved = [label(name) for name, old in zip(now, before, strict=True) if name != old]
+print("By time:", ", ".join(map(label, now)))
+print("Trade places:", " and ".join(moved) if moved else "none yet, against one text of each N")
+
+# %% [markdown]
+# Then go back to `d, causal` at the top, change one, and run all. (The sentences keep the numbers of $d = 128$ without a mask.) Which three titles will change most?
 
 # %% [markdown]
 # ## Sources
