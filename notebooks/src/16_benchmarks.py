@@ -11,7 +11,7 @@
 #
 # **You will be able to** time a GPU kernel so that the number means something, say what holds a kernel back, and see through a benchmark that flatters.
 #
-# **You need** chapters 06, 07, 10 and 11; chapters 12 and 12b explain the last kernel · **sittings 1 to 4:** 25, 20, 35 and 40 minutes · **runs on** CPU (recorded figures) or GPU (a live run of a minute or two)
+# **You need** chapters 06, 07, 10 and 11; chapters 12 and 12b explain the last kernel · **sittings 1 to 4:** 25, 30, 35 and 40 minutes · **runs on** CPU (recorded figures) or GPU (a live run of a minute or two)
 #
 # Two of the course's forward kernels are compared here: the first, of chapter 10, and the last, for Hopper GPUs. Their rivals are naive attention and PyTorch's `scaled_dot_product_attention` (SDPA), which has several backends:
 #
@@ -188,8 +188,8 @@ for name, choice in choices.items():
     found = [choice(ms) for ms in runs]
     print(f"{name:<8} {min(found):.4f} to {max(found):.4f} ms in five lists: {max(found) / min(found) - 1:.0%} apart (measured here)")
 marks = {name: choice(calls) for name, choice in choices.items()}
-said = " and ".join(f"{what} {ms / marks['median']:.1f} times" for what, ms in (("the first call takes", calls[0]), ("the slowest", max(calls))))
-figures.curves({"": dict(enumerate(calls, 1))}, f"{said[0].upper()}{said[1:]} the median",
+first_call, slowest = calls[0] / marks["median"], max(calls) / marks["median"]
+figures.curves({"": dict(enumerate(calls, 1))}, f"The first call takes {first_call:.1f} times the median, the slowest {slowest:.0f} times",
                "Measured here, on the CPU: scaled_dot_product_attention, 128 tokens, 4 heads.", "call", "ms", log="xy", dots=True, ceilings=marks)
 
 # %% [markdown]
@@ -373,7 +373,7 @@ figures.bars(odd, f"At 4095 tokens the kernels keep {min(odd.values()):.0%} of t
              f"Recorded on {bench.where(bench.load_results('forward_h200', 'ragged'))}; d = 128.", "times the speed at N = 4096")
 
 # %% [markdown]
-# If eight query heads share a key head, an eighth of the key blocks is left. With shared heads the kernels are, against cuDNN, {{standing(shared["forward"])}} in the forward pass, and {{standing(shared["backward"])}} in the backward pass. At first that was slow: with a program for each key block of each key head, 8 key heads left 256 programs for 132 SMs. Under a mask the longest has 32 times the work of the shortest, and most SMs waited at the end. Now several programs own the same keys, and their dK and dV are added up at the end. Under a mask that took the speed at $N$ = 4096 from {{early[4096, True]:.0f}} to {{late[4096, True]:.0f}} TFLOP/s, between two runs.
+# If eight query heads share a key head, an eighth of the key blocks is left. Against cuDNN the forward pass is then {{standing(shared["forward"])}}; the backward pass is {{standing(shared["backward"])}}. At first the backward pass was slow. With a program for each key block of each key head, 8 key heads left 256 programs for 132 SMs. Under a mask the longest has 32 times the work of the shortest, and most SMs waited at the end. Now several programs own the same keys, and their dK and dV are added up at the end. Under a mask that took the speed at $N$ = 4096 from {{early[4096, True]:.0f}} to {{late[4096, True]:.0f}} TFLOP/s, between two runs.
 #
 # Windows and packed sequences were recorded, too:
 
@@ -497,7 +497,7 @@ scene.add("status", look="told", text=[f"N = {N}\n" + "\n".join(
     f"{label(point['name'])}: {point['flops'] / point['bytes']:,.0f} FLOPs a byte, {point['tflops']:.0f} TFLOP/s" for point in points if point["N"] == N)
     for N in lengths])
 scene.moved, scene.tiles = lengths, list(range(len(lengths)))
-Player([scene], keys="<span>Across: FLOPs a byte, from 8. Up: TFLOP/s, to 1024. Both axes double every 30 pixels.</span>", units=("length", "length"))
+Player([scene], keys=f"<span>Dotted: the roof, {copy:.1f} TB/s and {matmul:.0f} TFLOP/s. Across: FLOPs a byte. Up: TFLOP/s. Both logarithmic.</span>", units=("length", "length"))
 
 # %% [markdown]
 # **Exercise: the roofline** ([exercises/ex16_roofline.py](../exercises/ex16_roofline.py), 10 minutes). Predict a kernel's place from its FLOPs and bytes. The last sitting places your kernels by it.
@@ -823,7 +823,7 @@ def ranked(mix):
 
 before, now = ranked(dict.fromkeys(Ns, 1)), ranked(mix)
 moved = [label(name) for name, old in zip(now, before, strict=True) if name != old]
-print("By time:", ", ".join(map(label, now)))
+print("Time:", " < ".join(map(label, now)))
 print("Trade places:", " and ".join(moved) if moved else "none yet, against one text of each N")
 
 # %% [markdown]
