@@ -45,6 +45,8 @@ cases = [case("the first token", 0, 1, 2, seed=1510),
 mistakes = [
     Mistake("position_0", "positions were counted from 0 in each call", "the position of the first new token",
             (POSITIONS, "torch.arange(n)")),
+    Mistake("queries_from_0", "the positions of queries were counted from 0 in each call", "how queries are rotated",
+            (ROTATED, ROTATED.replace("rotate(Q, positions)", "rotate(Q, torch.arange(n))"))),
     Mistake("position_one_late", "positions were one too large", "the position of the first new token", (POSITIONS,
              "torch.arange(length + 1, length + n + 1)")),
     Mistake("one_position", "all new tokens got the position of the first", "the positions of several new tokens",

@@ -34,6 +34,8 @@ mistakes = [
              "+ layers * width * vocabulary")),
     Mistake("half_an_MLP", "one of the MLP's two matrices was left out", "weights: the matrices of the MLP",
             ("2 * width * 4 * width", "width * 4 * width")),
+    Mistake("backward_forgotten", "only the forward pass was counted", "flops: which passes a step has",
+            (ALL, "products")),
     Mistake("backward_as_forward", "the backward pass was counted like one forward pass",
             "flops: how many gradients a product has", (ALL, "2 * products")),
     Mistake("attention_backward_once", "the attention's backward pass was counted like its forward pass",

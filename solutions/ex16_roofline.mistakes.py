@@ -26,6 +26,8 @@ mistakes = [
             ("return flops / moved", "return moved / flops")),
     Mistake("one_after_the_other", "the two times were added", "ms: whether one waits for the other",
             ("max(computing, moving)", "computing + moving")),
+    Mistake("seconds", "the time was returned in seconds", "ms: its unit",
+            ("flops / moved, ms,", "flops / moved, ms / 1000,")),
     Mistake("the_faster", "the shorter of the two times was taken", "ms: which of the two ends later",
             ("max(", "min(")),
     Mistake("arithmetic_only", "only the arithmetic was timed", "ms: where memory is the limit",

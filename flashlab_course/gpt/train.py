@@ -49,7 +49,7 @@ def train(model, tokens, steps, *, batch=8, context=128, learning_rate=2e-3, see
 
     seed:   two runs with the same seed see the same text in the same order
     dtype:  for autocast; None: the weights' own
-    report: called now and then with (step, steps, loss, tokens a second)
+    report: called now and then with (step, steps, loss)
     Source: AdamW, Loshchilov and Hutter 2019, arXiv:1711.05101; the learning rate rises, then falls along half a cosine
     """
     device, draw = next(model.parameters()).device, torch.Generator().manual_seed(seed)
@@ -61,7 +61,7 @@ def train(model, tokens, steps, *, batch=8, context=128, learning_rate=2e-3, see
         now = time.monotonic() - began
         if report and (now - said > 0.5 or step == steps - 1):               # not each step: reading the loss waits
             said = now
-            report(step + 1, steps, losses[-1].item(), (step + 1) * batch * context / now)
+            report(step + 1, steps, losses[-1].item())
     return torch.stack(losses).tolist()
 
 
@@ -95,9 +95,9 @@ def progress(name):
     """A `report` for train: one line, overwritten in a notebook or terminal; elsewhere only the last one."""
     shown = None
 
-    def report(step, steps, loss, rate):
+    def report(step, steps, loss):
         nonlocal shown
-        line = f"{name}: step {step} of {steps}, loss {loss:.2f}, {rate:,.0f} tokens/s"
+        line = f"{name}: step {step} of {steps}, loss {loss:.2f}"
         if "ipykernel" in sys.modules and sys.modules["IPython"].get_ipython():              # in a notebook
             from IPython.display import display
 

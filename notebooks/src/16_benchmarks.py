@@ -11,7 +11,7 @@
 #
 # **You will be able to** time a GPU kernel so that the number means something, say what holds a kernel back, and see through a benchmark that flatters.
 #
-# **You need** chapters 06, 07, 10 and 11; chapters 12 and 12b explain the last kernel · **sittings 1 to 4:** 25, 20, 35 and 40 minutes · **runs on** CPU (recorded figures) or GPU (a live run of a minute or two)
+# **You need** chapters 06, 07, 10 and 11; chapters 12 and 12b explain the last kernel · **sittings 1 to 4:** 25, 30, 35 and 40 minutes · **runs on** CPU (recorded figures) or GPU (a live run of a minute or two)
 #
 # Two of the course's forward kernels are compared here: the first, of chapter 10, and the last, for Hopper GPUs. Their rivals are naive attention and PyTorch's `scaled_dot_product_attention` (SDPA), which has several backends:
 #
@@ -123,10 +123,6 @@ said.on(figures.curves(grows, f"At constant batch × N, {last // first} times th
 
 # %%
 import inspect
-
-print(inspect.getsource(bench.measure))
-
-# %%
 import time
 
 
@@ -139,13 +135,13 @@ def cpu_ms(function, runs=20):
     return times
 
 
+print(inspect.getsource(bench.measure))
 Q, K, V = bench.inputs(bench.Problem(N=512, d=64, dtype="float32", H=2), "cpu")
 calls = {"naive_forward": lambda: bench.naive_over_heads(Q, K, V, False),
          "every_second_key": lambda: bench.naive_over_heads(Q, K[:, :, ::2], V[:, :, ::2], False)}
 rows = bench.measure(calls, lambda call: bench.check(call, Q, K, V), rounds=1, timer=cpu_ms)
 for name, row in rows.items():
-    clock = f"{row['ms']:.1f} ms here" if row["ms"] else "no time"
-    print(f"{name:<17} {clock}; {row['skipped'] or 'correct'}")
+    print(name, f"{row['ms']:.1f} ms here; correct" if row["ms"] else f"no time; {row['skipped']}")
 
 # %% [markdown]
 # Every call is first compared with float64, on the tensors that will be timed. A wrong one gets a reason instead of a number. But those tensors are ordinary random numbers.
@@ -171,7 +167,7 @@ print("scores 60 times larger:", judge(O, L, 60 * Q, K, V))
 #
 # Call one function a few hundred times, and the clock gives a few hundred answers.
 #
-# **Your turn** (5 minutes). Which single number would you report? The cell below takes such a list five times, and says how far each choice moves from one list to the next.
+# **Your turn** (5 minutes). Which single number would you report? The cell below deals 1000 calls to five lists in turn, and says how far each choice moves from list to list.
 
 # %%
 def one_number(ms):
@@ -184,20 +180,20 @@ import torch
 
 torch.manual_seed(0)
 Q = torch.randn(1, 4, 128, 64)
-runs = [cpu_ms(lambda: torch.nn.functional.scaled_dot_product_attention(Q, Q, Q), runs=200) for _ in range(5)]
+calls = cpu_ms(lambda: torch.nn.functional.scaled_dot_product_attention(Q, Q, Q), runs=1000)
+runs = [calls[n::5] for n in range(5)]               # in turn: what slows the machine for a while slows all five lists
 choices = {"mean": statistics.mean, "median": statistics.median, "slowest": max, "yours": one_number}
 choices = {name: choice for name, choice in choices.items() if choice(runs[0]) is not None}
 for name, choice in choices.items():
     found = [choice(ms) for ms in runs]
-    print(f"{name:<8} {min(found):.4f} to {max(found):.4f} ms in five repetitions: {max(found) / min(found) - 1:.0%} apart (measured here)")
-median = statistics.median(runs[0])
-marks = {name: choice(runs[0]) for name, choice in choices.items()}
-slowest = max(runs[0])
-figures.curves({"": dict(enumerate(runs[0], 1))}, f"The slowest of {len(runs[0])} calls is number {runs[0].index(slowest) + 1}: {slowest / median:.1f} times the median",
+    print(f"{name:<8} {min(found):.4f} to {max(found):.4f} ms in five lists: {max(found) / min(found) - 1:.0%} apart (measured here)")
+marks = {name: choice(calls) for name, choice in choices.items()}
+first_call, slowest = calls[0] / marks["median"], max(calls) / marks["median"]
+figures.curves({"": dict(enumerate(calls, 1))}, f"The first call takes {first_call:.1f} times the median, the slowest {slowest:.0f} times",
                "Measured here, on the CPU: scaled_dot_product_attention, 128 tokens, 4 heads.", "call", "ms", log="xy", dots=True, ceilings=marks)
 
 # %% [markdown]
-# The first call pays for set-up. So run the function a few times before you measure (*warm-up*), and throw those times away. Later a few slow calls move the mean and leave the median alone.
+# The first calls pay for set-up. So run the function a few times before you measure (*warm-up*), and throw those times away. Later a few slow calls move the mean more than the median. A machine that is busy for a whole list moves the median, too: hence the turns.
 #
 # A GPU adds four traps. `flashlab_course/bench/timing.py` avoids them:
 #
@@ -228,7 +224,7 @@ figures.curves({name: spreads[name] for name in (ours, *others) if name in sprea
 #
 # ### Run time
 #
-# **Predict** from the FLOPs: how many times as long does the kernel take at the largest $N$ as at the smallest?
+# The FLOPs grow {{last // first}} times. **Predict**: how many times as long does the kernel take at the largest $N$ as at the smallest?
 
 # %%
 my_growth = None
@@ -240,15 +236,8 @@ said = compare("growth of the kernel's time", my_growth, kernel[last]["ms"] / ke
 in_units(said, kernel[first]["ms"]).on(figures.benchmark(results, "ms", d, causal, live=live), x=last)
 
 # %% [markdown]
-# Both axes are logarithmic: a line of slope 1 grows like the FLOPs. At the largest $N$ the batch is 1. That is the case that FlashAttention was written for: one long text.
-
-# %%
-texts = {name: row["ms"] for name in (ours, *others) if (row := measured(name, 64, False).get(last))}
-texts = dict(sorted(texts.items(), key=lambda item: item[1]))
-figures.bars(texts, f"One text of {last} tokens: {label(ours)} takes {texts[ours]:.1f} ms, the slowest {max(texts.values()):.0f} ms",
-             f"{source[0].upper()}{source[1:]}. N = {last}, d = 64, no mask.", "ms")
-
-# %% [markdown]
+# Both axes are logarithmic: a line of slope 1 grows like the FLOPs. Naive attention's bends down at the end; why is not known. At the largest $N$ the batch is 1, the case that FlashAttention was written for.
+#
 # **Takeaway.** The gap between naive and fused attention is mostly memory traffic. All fused kernels keep $S$ on the chip; what separates them is how well they use the chip.
 #
 # ### Peak memory
@@ -290,10 +279,33 @@ figures.benchmark(results, "tflops", d, causal, live=live)
 # %% [markdown]
 # The title names the nearest relative, SDPA flash: the same algorithm in CUDA. But it was written for the A100 and uses nothing newer. A fair reader asks for the fastest line.
 #
-# **Your turn.** Which line is the fastest at $d = 64$ with the causal mask? Say so, then change the two values and run.
+# Which is the fastest at $d = 64$ with the causal mask? Say so, then change the two values and run.
 
 # %%
 figures.relative_speed(results, d, causal, live=live)     # change me: 64, True
+
+# %% [markdown]
+# **Your turn** (10 minutes). Write sitting 1's rule. Both rows are of one size and run, and have `ms`, `ms_low`, `ms_high` and `runs`. The cell judges it on an H200's record.
+
+# %%
+def stands(mine, theirs):
+    return None                                      # your turn: "ahead", "tied" or "behind"
+
+
+judged = []
+for run, rival in ((on_h200, "sdpa_cudnn"), (beside_4, "fa4")):
+    for row, ratio, tied in gains(run, kernel_name(run), rival):
+        other = measured(rival, row["d"], row["causal"], run)[row["N"]]
+        judged.append((row, other, "tied" if tied else "ahead" if ratio > 1 else "behind"))
+        judged.append((row | {"runs": 2}, other, "tied"))
+wrong = [(*rows, truth) for *rows, truth in judged if stands(*rows) != truth]
+if stands(*judged[0][:2]) is None:
+    print("Your rule is not written yet.")
+elif not wrong:
+    print(f"Right for all {len(judged)} pairs.")
+else:
+    print(f"Wrong for {len(wrong)} of {len(judged)} pairs. In the first of these your rule says {stands(*wrong[0][:2])}; it is {wrong[0][2]}:")
+    print(*({key: row[key] for key in ("ms_low", "ms", "ms_high", "runs")} for row in wrong[0][:2]), sep="\n")
 
 # %% [markdown]
 # Here are all recorded sizes, with both head dimensions and both masks:
@@ -336,35 +348,32 @@ for row, ratio, tied in (found for run in runs_beyond for one in KERNELS for fou
 of_flex = gains(bench.load_results("forward_h200", "FlexAttention"), "flex_attention", "sdpa_cudnn")
 flex_span = [ratio for _, ratio, _ in of_flex]
 place = {size: "tied with" if level[size] else "ahead of" if ratio > 1 else "behind" for size, ratio in of_cudnn.items()}
-figures.bars(of_cudnn, f"In float16 at d = 128 {place['float16, d = 128']} cuDNN, at d = 256 {of_cudnn['bfloat16, d = 256']:.2f} times as fast",
+figures.bars({size + ", tied" * level[size]: ratio for size, ratio in of_cudnn.items()}, f"In float16 at d = 128 {place['float16, d = 128']} cuDNN, at d = 256 {of_cudnn['bfloat16, d = 256']:.2f} times as fast",
              f"Recorded on {bench.where(bench.load_results('forward_h200', 'd = 256'))}, three recordings. Forward, no mask, N = 16384 where nothing is said.",
              "cuDNN's time over that of the course's best kernel")
 
 # %% [markdown]
 # At the time of this recording the Hopper kernel took $d$ = 64 and 128 only, so that an earlier rung ran at $d = 256$. Since then it takes every $d$ from 33 to 256.
 #
-# PyTorch's FlexAttention generates a kernel from your formula for a score: Triton code in PyTorch 2.11, recorded here (2.13 can generate CuTe code instead). Without a formula of your own it has {{min(flex_span):.2f}} to {{max(flex_span):.2f}} times cuDNN's speed, and is {{standing(of_flex)}}.
+# PyTorch's FlexAttention generates a kernel from your formula for a score: Triton code in PyTorch 2.11, recorded here. Without a formula of your own it has {{min(flex_span):.2f}} to {{max(flex_span):.2f}} times cuDNN's speed, and is {{standing(of_flex)}}.
 #
-# Some sizes appear in no benchmark. A sequence of 4095 tokens has a last tile with a row missing. If eight query heads share a key head, an eighth of the key blocks is left.
+# Some sizes appear in no benchmark. A sequence of 4095 tokens has a last tile with a row missing.
 
 # %%
-odd = {}
+odd, shared = {}, {}
 for what in ("forward", "backward"):
-    plain = {row["causal"]: row["tflops"] for row in bench.load_results(f"{what}_h200", "TMA")["rows"]
-             if (row["implementation"], row["d"], row["N"]) == (f"fa2_hopper_{what}", 128, 4096)}
-    for record, N_asked, words in (("ragged", 4095, "N = 4095"), ("shared heads", 4096, "8 heads share")):
-        run = bench.load_results(f"{what}_h200", record)["rows"]
-        speeds = {(row["N"], row["causal"]): row["tflops"] for row in run if row["implementation"] == f"fa2_hopper_{what}"}
-        for masked in (False, True):
-            usual = speeds.get((4096, masked)) if record == "ragged" else plain[masked]
-            odd[f"{words}, {what}{', causal' if masked else ''}"] = speeds[N_asked, masked] / usual
-whole = next(row["tflops"] for row in bench.load_results("backward_h200", "shared heads, whole groups")["rows"] if row["causal"]
-             and (row["implementation"], row["N"], row["d"]) == ("fa2_hopper_backward", 4096, 128)) / plain[True]
-figures.bars(odd, f"Odd sizes keep {min(odd.values()):.0%} of the speed or more", f"Recorded on {bench.where(bench.load_results('forward_h200', 'ragged'))}; "
-             "d = 128. Shared heads: two runs, of two days.", "times the speed at N = 4096, equal heads")
+    ragged, heads = (bench.load_results(f"{what}_h200", record) for record in ("ragged", "shared heads"))
+    speeds = {(row["N"], row["causal"]): row["tflops"] for row in ragged["rows"] if row["implementation"] == f"fa2_hopper_{what}"}
+    for masked in (False, True):
+        odd[f"{what}{', causal' if masked else ''}"] = speeds[4095, masked] / speeds[4096, masked]
+    shared[what] = gains(heads, f"fa2_hopper_{what}", "sdpa_cudnn")
+early, late = ({(row["N"], row["causal"]): row["tflops"] for row in bench.load_results("backward_h200", record)["rows"]
+                if (row["implementation"], row["d"]) == ("fa2_hopper_backward", 128)} for record in ("shared heads, whole groups", "shared heads"))
+figures.bars(odd, f"At 4095 tokens the kernels keep {min(odd.values()):.0%} of their speed at 4096, or more",
+             f"Recorded on {bench.where(bench.load_results('forward_h200', 'ragged'))}; d = 128.", "times the speed at N = 4096")
 
 # %% [markdown]
-# In the backward pass, shared heads were slow at first. With a program for each key block of each key head, 8 key heads left 256 programs for 132 SMs. Under a mask the longest program has 32 times the work of the shortest, and most SMs waited at the end: {{whole:.2f}} times the speed (`results/backward_h200.json`, the run “shared heads, whole groups”). Now several programs own the same keys, here one for each query head, and their dK and dV are added up at the end.
+# If eight query heads share a key head, an eighth of the key blocks is left. Against cuDNN the forward pass is then {{standing(shared["forward"])}}; the backward pass is {{standing(shared["backward"])}}. At first the backward pass was slow. With a program for each key block of each key head, 8 key heads left 256 programs for 132 SMs. Under a mask the longest has 32 times the work of the shortest, and most SMs waited at the end. Now several programs own the same keys, and their dK and dV are added up at the end. Under a mask that took the speed at $N$ = 4096 from {{early[4096, True]:.0f}} to {{late[4096, True]:.0f}} TFLOP/s, between two runs.
 #
 # Windows and packed sequences were recorded, too:
 
@@ -379,7 +388,7 @@ window, all_of_it = 2048, 16384
 by_scores = (all_of_it**2 / 2) / (window * all_of_it - window**2 / 2)
 
 # %% [markdown]
-# This window leaves so few scores that it could be {{by_scores:.1f}} times as fast. Tiles at both of its edges are computed whole and need a mask; what that costs has not been measured apart. At first packing cost up to {{100 * (1 - min(packed_before)):.0f}} %, at N = {{packed_before[min(packed_before)]}} (`results/spans_h200.json`, the run “before”, which also timed the making of `cu_seqlens`).
+# This window leaves so few scores that it could be {{by_scores:.1f}} times as fast. Tiles at both of its edges are computed whole and need a mask; what that costs has not been measured apart. At first packing cost up to {{100 * (1 - min(packed_before)):.0f}} % of the speed, at N = {{packed_before[min(packed_before)]}} (`results/spans_h200.json`, the run “before”, which also timed the making of `cu_seqlens`).
 #
 # **Takeaway.** A benchmark shows the sizes that somebody chose. Ask for yours.
 #
@@ -466,6 +475,31 @@ said = compare("FLOPs a byte of the fused kernel", my_intensity, fused_point["fl
 said.on(figures.roofline(longest, copy, matmul, f"Speeds {source}; bytes: DRAM counters at B = 1, H = 16, recorded."), axis="x")
 
 # %% [markdown]
+# Play it: as $N$ doubles, which operation moves to the right, and does it become faster?
+
+# %%
+from math import log2
+
+from flashlab_course.player.page import Player
+from flashlab_course.player.scene import Scene
+
+at = lambda per_byte, tflops: (30 * log2(per_byte / 8), 30 * log2(1024 / tflops))                    # pixels
+scene, lengths = Scene("As N doubles, on the roofline", "#7a1fa2", 420, 180), sorted(fused_rows)
+for per_byte in (8 * 2 ** (n / 8) for n in range(92)):
+    scene.rect(*at(per_byte, min(matmul, per_byte * copy)), 2, 2, "read")
+for name in limits:
+    way = [at(point["flops"] / point["bytes"], point["tflops"]) for point in points if point["name"] == name]
+    for n, (x, y) in enumerate(way):
+        scene.rect(x - 3, y - 3, 6, 6, ["written" if n < step else "span" for step in range(len(way))])
+    scene.rect([x - 6 for x, _ in way], [y - 6 for _, y in way], 12, 12, "block new glide")
+    scene.text([x + 10 for x, _ in way], [y + 18 for _, y in way], "small strong", label(name))
+scene.add("status", look="told", text=[f"N = {N}\n" + "\n".join(
+    f"{label(point['name'])}: {point['flops'] / point['bytes']:,.0f} FLOPs a byte, {point['tflops']:.0f} TFLOP/s" for point in points if point["N"] == N)
+    for N in lengths])
+scene.moved, scene.tiles = lengths, list(range(len(lengths)))
+Player([scene], keys=f"<span>Dotted: the roof, {copy:.1f} TB/s and {matmul:.0f} TFLOP/s. Across: FLOPs a byte. Up: TFLOP/s. Both logarithmic.</span>", units=("length", "length"))
+
+# %% [markdown]
 # **Exercise: the roofline** ([exercises/ex16_roofline.py](../exercises/ex16_roofline.py), 10 minutes). Predict a kernel's place from its FLOPs and bytes. The last sitting places your kernels by it.
 
 # %%
@@ -479,9 +513,9 @@ from flashlab_course.lesson import reveal
 reveal("ex16_roofline")
 
 # %% [markdown]
-# Right of the ridge a kernel does not wait for DRAM. Does it wait for the tensor cores? The first kernel reaches {{fused_point['tflops'] / matmul:.0%}} of a matrix product's speed.
+# Right of the ridge a kernel does not wait for DRAM. Does it wait for the tensor cores? At $d = 64$ the first kernel reaches {{fused_point['tflops'] / matmul:.0%}} of a matrix product's speed.
 #
-# Each score also needs one exponential, and exponentials have units of their own: an H100 has 132 SMs with 16 exponentials a clock each, at up to 1.83 GHz, hence 3.9 T a second. So at $d = 64$ a score's exponential takes $1/3.9 = 0.26$ picoseconds of the whole GPU, and its products take {{256 / matmul:.2f}}.
+# Each score also needs one exponential, and exponentials have units of their own: an H100 has 132 SMs with 16 exponentials a clock each, at up to 1.83 GHz, hence 3.9 T a second. So at $d = 64$ a score's exponential takes $1/3.9 = 0.26$ picoseconds of the whole GPU, and its $4d = 256$ FLOPs take $256/{{matmul:.0f}}$ = {{256 / matmul:.2f}}.
 #
 # **Predict** for the Hopper kernel: does a score take `"less"` than the longer of the two, `"more"` than both together, or something `"between"`?
 
@@ -498,7 +532,7 @@ for name in (simple, ours, *others):
     ps[name] = 4 * 64 / max(r["tflops"] for r in measured(name, 64, False).values())
 place_of_ours = "less" if ps[ours] < max(alone.values()) else "between" if ps[ours] < sum(alone.values()) else "more"
 said = compare("time of a score at d = 64", my_ps, place_of_ours)
-from_best = [rows[first]["tflops"] / max(r["tflops"] for r in rows.values()) for name, rows in {ours: kernel, **others}.items() if name != "naive_forward"]
+from_best = {name: rows[first]["tflops"] / max(r["tflops"] for r in rows.values()) for name, rows in {ours: kernel, **others}.items() if name != "naive_forward"}
 fast = {name: time for name, time in ps.items() if time < 3 * ps[ours]}                 # the others' bars would squash these
 figures.bars(fast, f"The kernel's time of a score is {ps[ours] / sum(alone.values()):.2f} times that of its units one after the other",
              f"{source[0].upper()}{source[1:]}. d = 64, no mask, each at its best N.", "picoseconds a score, whole GPU")
@@ -516,9 +550,11 @@ figures.bars(fast, f"The kernel's time of a score is {ps[ours] / sum(alone.value
 #
 # ### Why short sequences are slower
 #
-# At $N$ = {{first}} the fused kernels reach {{min(from_best):.0%}} to {{max(from_best):.0%}} of their best TFLOP/s, although the inputs always have the same size. **Predict** for the kernel: at $N$ = {{first}} it takes {{kernel[first]['ms']:.3f}} ms. Which share of that, in per cent, would a copy need for $Q$, $K$, $V$ and $O$, of {{4 * kernel[first]['B'] * kernel[first]['H'] * first * d * 2 / 1e6:.0f}} MB in all?
+# At $N$ = {{first}} the fused kernels reach {{min(from_best.values()):.0%}} to {{max(from_best.values()):.0%}} of their best TFLOP/s, although the inputs always have the same size. **Predict**: which share of the kernel's time, in per cent, would a copy need for $Q$, $K$, $V$ and $O$?
 
 # %%
+print(f"At N = {first}, d = {d} the kernel takes {kernel[first]['ms']:.3f} ms; Q, K, V and O are "
+      f"{8 * kernel[first]['B'] * kernel[first]['H'] * first * d / 1e6:.0f} MB in all. A copy moves {copy:.2f} TB/s ({how}).")
 my_copy_share = None     # per cent
 
 # %%
@@ -534,7 +570,7 @@ said.on(figures.curves({ours: share}, f"Copying Q, K, V and O once would take {s
                        f"{source[0].upper()}{source[1:]}. Copy: modelled, at {copy:.2f} TB/s.", "N", "% of the time", log="x", ylim=(0, None)), x=first)
 
 # %% [markdown]
-# At constant $B \cdot N$ there are equally many query blocks at every $N$, but each walks fewer keys. A program first waits for $Q_i$ and the first $K_j$, and at the end it writes $O_i$. The shorter the loop, the larger that share. The Hopper kernel hides a part of it: its programs stay, and load the next block's tiles while they write this one's result.
+# At constant $B \cdot N$ there are equally many query blocks at every $N$, but each walks fewer keys. A program first waits for $Q_i$ and the first $K_j$, and at the end it writes $O_i$. The shorter the loop, the larger that share. The Hopper kernel's programs stay, and load the next block's tiles while they write this one's result. Here the clock does not show that: it keeps {{from_best[ours]:.0%}} of its best, the first kernel {{from_best[simple]:.0%}}.
 #
 # A single short sequence has a second problem: the GPU may be done before the CPU has launched the next kernel.
 
@@ -564,8 +600,6 @@ figures.bars(hosts, f"A call takes the host {min(slower.values()):.1f} to {max(s
 # %% [markdown]
 # At such sizes a GPU waits for its host, and the operator is slower than SDPA at {{sum(ratio > 1 for ratio in slower.values())}} of {{len(slower)}} calls, whatever its kernels can do. Training needs both passes: {{us['flash_attention, both of a layer']:.0f}} µs against {{us['sdpa, both of a layer']:.0f}} for the layer. A call like an earlier one skips the checks and goes straight to its launches (`flashlab/kernels/plans.py`), and a forward call still takes {{us['flash_attention']:.0f}} µs.
 #
-# PyTorch runs the backward pass of CUDA tensors on a thread of its own. On a GPU, try your small calls under `with torch.autograd.set_multithreading_enabled(False):`, and measure what that saves.
-#
 # **Takeaway.** At small sizes a benchmark of kernels says little about the time of a step: measure calls as they are made.
 #
 # *End of sitting 3.*
@@ -594,7 +628,7 @@ print(f"{label(ours)} loses {lost[0]:.0f} % of its TFLOP/s at N = {first}, {lost
 said.on(figures.causal_cost(results, d, live=live), x=first)
 
 # %% [markdown]
-# The waste on the diagonal is about $B_r / N$ and fades. Shorter loops, and masks in tiles that need none, are part of the rest. It has not been taken apart here. Look at the line below the picture, too: where a launcher picks other tiles with the mask than without, two kernels are compared.
+# The waste on the diagonal is about $B_r / N$ and fades. Shorter loops, and masks in tiles that need none, are part of the rest. Look at the line below the picture, too: where a launcher picks other tiles with the mask than without, two kernels are compared.
 #
 # **Takeaway.** Tiles are coarser than the mask. Check that both sides of a comparison ran the same code.
 #
@@ -698,7 +732,7 @@ said.on(figures.bars(lies, f"One run of the kernel is {r['tflops']:.0f} TFLOP/s,
                      worse=tuple(lies)[1:]), axis="x")
 
 # %% [markdown]
-# Each number is true, and each hides what was counted or timed. A few questions expose most of these tricks. Which FLOPs are counted? Against whom? At which sizes and dtype, and what happened at the others? Was it correct? How far do repeated runs differ?
+# Each number is true. A few questions expose most of these tricks. Which FLOPs are counted? Against whom? At which sizes and dtype, and what happened at the others? Was it correct? How far do repeated runs differ?
 #
 # **Takeaway.** A speed is a count over a time: ask how both were taken.
 #
@@ -774,14 +808,26 @@ figures.roofline(places, copy, matmul, f"Predicted for one head of {N_here} toke
 #
 # On a machine with an NVIDIA GPU, `python -m flashlab bench forward` measures all sizes, `bench backward` the gradients, and both take `--yours`; `bench counters` reads the counters where Nsight Compute is installed. Each writes device, versions, date and command beside its numbers.
 #
-# **Your turn** (10 minutes). Go back to `d, causal` at the top, change one of them, and run all. Before you look, say which three titles will change most.
-#
-# ### An open question
-#
-# Some lines in these plots cross, yet people want one number. A model that answers questions sees many short prompts and a few very long ones. Take a mix of lengths, weigh the rows of `results` with it, and rank the implementations by total time. Can you find a mix in which two of them trade places? What should a table with a single column say then?
+# **Your turn** (10 minutes). Lines cross in these plots, yet people want one number. Find a mix of texts with which two implementations trade places. What should a table with a single column say then?
 
 # %%
-# Your experiment goes here.
+mix = dict.fromkeys(Ns, 1)                           # change me: how many texts of each N, {512: 100, 2048: 5}, say
+
+
+def ranked(mix):
+    """The implementations by the time that they take for all texts, one after the other."""
+    times = {name: sum(count * rows[N]["ms"] / rows[N]["B"] for N, count in mix.items())
+             for name, rows in {ours: kernel, **others}.items() if set(Ns) <= set(rows)}
+    return sorted(times, key=times.get)
+
+
+before, now = ranked(dict.fromkeys(Ns, 1)), ranked(mix)
+moved = [label(name) for name, old in zip(now, before, strict=True) if name != old]
+print("Time:", " < ".join(map(label, now)))
+print("Trade places:", " and ".join(moved) if moved else "none yet, against one text of each N")
+
+# %% [markdown]
+# Then go back to `d, causal` at the top, change one, and run all. (The sentences keep the numbers of $d = 128$ without a mask.) Which three titles will change most?
 
 # %% [markdown]
 # ## Sources
