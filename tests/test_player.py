@@ -360,7 +360,7 @@ def test_a_race_takes_twenty_seconds_whatever_moves_and_ends_with_a_sentence():
 
 @pytest.mark.parametrize("forward, formula, said", [
     (naive_forward, {"Q": (64, 0), "K": (64, 0), "V": (64, 0), "S": (128, 128), "P": (64, 64), "O": (0, 64)},
-     "K[0:4] is loaded: the only time. Q[0:2] is loaded: the only time."),
+     "K[0:4] is loaded: once. Q[0:2] is loaded: once."),
     (fa1_forward, {"Q": (128, 0), "K": (64, 0), "V": (64, 0), "O": (128, 192),
                    "l": (32, 48), "m": (32, 48), "L": (0, 16)}, "Q[0:3] is loaded: time 2 of 2."),
 ], ids=lambda one: getattr(one, "__name__", ""))

@@ -179,7 +179,7 @@ def test_the_narration_can_be_switched_off(tmp_path, fa2):
       say(roots[0].querySelector(".play").getAttribute("aria-label"));
       say(roots[1].querySelectorAll("[type=checkbox]").length);
     """)
-    assert found == ["Q[0:4] is loaded: the only time.", True, False, "Play", 0]
+    assert found == ["Q[0:4] is loaded: once.", True, False, "Play", 0]
 
 
 # What each text is written in, and on what, in the player's own light colours and in its dark ones.

@@ -64,6 +64,6 @@ def _moved(before, step):
 def _sentence(parts, times, every):
     """'K[8:12] is loaded: time 2 of 4.'"""
     times.update(parts)
-    which = {one: f"time {times[one]} of {every[one]}" if every[one] > 1 else "the only time" for one in parts}
+    which = {one: f"time {times[one]} of {every[one]}" if every[one] > 1 else "once" for one in parts}
     sentences = (f"{one[1]}{one[2]} is {one[0].rstrip('e')}ed: {when}." for one, when in which.items())
     return " ".join(sentences)

@@ -200,7 +200,7 @@ figures.curves({f"d = {d}": {size: share_in(size, d) for size in sorted([*sizes,
 # %% [markdown]
 # At $M = Nd$ the bound $N^2d^2/M$ is $Nd$, the size of the inputs: nothing is left to save. Could another algorithm move less? [Saha and Ye](https://arxiv.org/abs/2402.07443) proved that for $M \ge d^2$ nothing beats FlashAttention by more than a constant. For $M < d^2$ they have a better algorithm.
 #
-# **Takeaway.** FlashAttention pays once $M$ is above $3\,d^2$. By this count heads of 64 and 128 get that on an A100 or H100, and heads of 256 do not.
+# **Takeaway.** With the square tiles of chapter 05's rule FlashAttention pays once $M$ is above $3\,d^2$. By this count heads of 64 and 128 get that on an A100 or H100. Heads of 256 need tiles with more rows than columns.
 #
 # *End of sitting 2. To continue later, run the notebook from the top.*
 #

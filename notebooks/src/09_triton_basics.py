@@ -239,7 +239,7 @@ compare("wrong row maxima, by length", my_wrong, wrong)
 # | `x.exp()`, `x.sum(0)` | `tl.exp(x)`, `tl.sum(x, 0)` |
 # | `x.float()`, `x.long()` | `x.to(tl.float32)`, `x.to(tl.int64)` |
 # | `torch.zeros(m, n)` | `tl.zeros((m, n), tl.float32)` |
-# | a power of two $\\ge N$, in Python | `triton.next_power_of_2(N)` |
+# | a power of two $\ge N$, in Python | `triton.next_power_of_2(N)` |
 #
 # **Your turn** ([exercises/ex09_row_softmax.py](../exercises/ex09_row_softmax.py), 25 minutes). One `other` has to serve the maximum *and* the sum of exponentials.
 

@@ -319,7 +319,7 @@ figures.curves(shares, f"At 1024³ {shares['pointers'][1024]:.0f} and {shares['d
 # %% [markdown]
 # At $1024^3$ both are far behind: tiles of $128 \times 256$ make 32 programs, and an H100 has 132 SMs.
 #
-# **Takeaway.** Descriptors take over addresses, edges and masks. Whether they also save time, only a measurement says: in large products they do not.
+# **Takeaway.** Descriptors take over addresses, edges and masks. Whether they also save time, only a measurement says: in large products the two records here disagree.
 #
 # ### Registers and spills
 #

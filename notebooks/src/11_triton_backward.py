@@ -174,7 +174,7 @@ figures.causal_tiles([event for event in mem.log if event.kernel == "fa2_backwar
 #
 # ## Sitting 2 (further) · Write dK and dV (45 minutes)
 #
-# **Your turn** ([exercises/ex11_dkdv.py](../exercises/ex11_dkdv.py), 40 minutes). Write the loops of the kernel: strides, short tiles, causal, and every query head of the group. The tile itself is your `ex08_dv_tile` and `ex08_ds_tile`, on its side. Start with one head and one query block.
+# **Your turn** ([exercises/ex11_dkdv.py](../exercises/ex11_dkdv.py), 40 minutes). Write the loops of the kernel: strides, short tiles, causal, and every query head of the group. Its $L$ is chapter 06's, in base $e$ and $-\infty$ where a query sees no key. The tile itself is your `ex08_dv_tile` and `ex08_ds_tile`, on its side. Start with one head and one query block.
 
 # %%
 check("ex11_dkdv")
