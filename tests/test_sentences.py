@@ -184,7 +184,7 @@ NUMBERS = [
     ("16", "forward_h200", "all", {"implementation": "sdpa_efficient", "N": 512}, "tflops"),
     ("16", "forward_h200", "FlashAttention-4", {"implementation": "fa4"}, "ms"),
     ("16", "forward_h200", "float16", {"implementation": "fa2_tma_forward", "N": 16384, "d": 128}, "ms"),
-    ("16", "forward_h200", "d = 256", {"implementation": "fa2_tma_forward", "N": 16384}, "ms"),
+    ("16", "forward_h200", "wide heads", HOPPER | {"N": 16384, "d": 256, "causal": False}, "ms"),
     ("16", "forward_h200", "FlexAttention", {"implementation": "flex_attention"}, "ms"),
     ("16", "forward_h200", "ragged", HOPPER | {"N": 4095}, "tflops"),
     ("16", "forward_h200", "shared heads", {"implementation": "sdpa_cudnn"}, "ms"),

@@ -187,15 +187,15 @@ for name, speed in {"NVLink, 450 GB/s": 450e9, "network, 50 GB/s": 50e9}.items()
 my_speedup_in_order = None
 
 # %%
-def work(zigzag, R=4, n=64):
+def work_of_ranks(zigzag, R=4, n=64):
     """Scores in units of a block without a mask: [[of a rank in each step]]."""
     parts = [[ring.part(rank, step, R, n, causal=True, zigzag=zigzag) for step in range(R)] for rank in range(R)]
     rows = lambda which: which.stop - which.start
     return [[rows(p.rows) * rows(p.keys) / n**2 / (2 if p.causal else 1) if p else 0 for p in of_rank] for of_rank in parts]
 
 
-slowest = sum(max(step) for step in zip(*work(False), strict=True))
-said = compare("speed-up of four ranks in order", my_speedup_in_order, sum(map(sum, work(False))) / slowest, "times")
+slowest = sum(max(step) for step in zip(*work_of_ranks(False), strict=True))
+said = compare("speed-up of four ranks in order", my_speedup_in_order, sum(map(sum, work_of_ranks(False))) / slowest, "times")
 play_ring(run["runs"]["causal, in order"], run["N"])
 
 # %% [markdown]
@@ -220,7 +220,7 @@ reveal("ex14_zigzag")
 
 # %%
 R = 4                                                       # change me: 8, 16
-works = {"in order": work(False, R), "zig-zag": work(True, R)}
+works = {"in order": work_of_ranks(False, R), "zig-zag": work_of_ranks(True, R)}
 if mine := yours.answer("ex14_zigzag"):                     # once it passes
     works["yours"] = [[sum(0.125 if masked else 0.25 for *_, masked in mine(rank, step, R)) for step in range(R)] for rank in range(R)]
 needed = {name: sum(max(step) for step in zip(*of_ranks, strict=True)) for name, of_ranks in works.items()}
@@ -258,7 +258,7 @@ def race(work):
     return spans
 
 
-in_order, zigzag = (race(work(dealt)) for dealt in (False, True))
+in_order, zigzag = (race(work_of_ranks(dealt)) for dealt in (False, True))
 end = max(span.end for span in zigzag)
 now = next(int(span.name) for span in in_order if span.end > end)
 said = compare("step of the ring in order when zig-zag is done", my_step_in_order, now)

@@ -193,7 +193,7 @@ figures.curves({"": dict(enumerate(calls, 1))}, f"The first call takes {first_ca
                "Measured here, on the CPU: scaled_dot_product_attention, 128 tokens, 4 heads.", "call", "ms", log="xy", dots=True, ceilings=marks)
 
 # %% [markdown]
-# The first calls pay for set-up. So run the function a few times before you measure (*warm-up*), and throw those times away. Later a few slow calls move the mean more than the median. A machine that is busy for a whole list moves the median, too: hence the turns.
+# The first calls pay for set-up. So run the function a few times before you measure (*warm-up*), and throw those times away. Later one slow call moves the mean of a list, and hardly its median. A machine that is busy for most of a list moves both: hence the turns.
 #
 # A GPU adds four traps. `flashlab_course/bench/timing.py` avoids them:
 #
@@ -339,7 +339,7 @@ figures.speeds_beside(beside_4, dict.fromkeys(("sdpa_flash", "sdpa_cudnn", "fa2_
 # %%
 from flashlab.ladder import KERNELS
 
-runs_beyond = [bench.load_results("forward_h200", kind) for kind in ("float16", "d = 256", "long")]
+runs_beyond = [bench.load_results("forward_h200", kind) for kind in ("float16", "wide heads", "long")]
 of_cudnn, level = {}, {}
 for row, ratio, tied in (found for run in runs_beyond for one in KERNELS for found in gains(run, one.name, "sdpa_cudnn")):
     size = f"{row['dtype']}, d = {row['d']}" + (f", N = {row['N']}" if row["N"] > 16384 else "")
@@ -349,11 +349,11 @@ of_flex = gains(bench.load_results("forward_h200", "FlexAttention"), "flex_atten
 flex_span = [ratio for _, ratio, _ in of_flex]
 place = {size: "tied with" if level[size] else "ahead of" if ratio > 1 else "behind" for size, ratio in of_cudnn.items()}
 figures.bars({size + ", tied" * level[size]: ratio for size, ratio in of_cudnn.items()}, f"In float16 at d = 128 {place['float16, d = 128']} cuDNN, at d = 256 {of_cudnn['bfloat16, d = 256']:.2f} times as fast",
-             f"Recorded on {bench.where(bench.load_results('forward_h200', 'd = 256'))}, three recordings. Forward, no mask, N = 16384 where nothing is said.",
+             f"Recorded on {bench.where(bench.load_results('forward_h200', 'wide heads'))}, three recordings. Forward, no mask, N = 16384 where nothing is said.",
              "cuDNN's time over that of the course's best kernel")
 
 # %% [markdown]
-# At the time of this recording the Hopper kernel took $d$ = 64 and 128 only, so that an earlier rung ran at $d = 256$. Since then it takes every $d$ from 33 to 256.
+# Heads of 192 are the slowest: their tiles are 256 numbers wide, with zeros in a quarter of them.
 #
 # PyTorch's FlexAttention generates a kernel from your formula for a score: Triton code in PyTorch 2.11, recorded here. Without a formula of your own it has {{min(flex_span):.2f}} to {{max(flex_span):.2f}} times cuDNN's speed, and is {{standing(of_flex)}}.
 #
@@ -422,7 +422,7 @@ in_units(said, once).on(figures.model_vs_counters(counters), x=row["N"], ax=-1)
 # %% [markdown]
 # <details><summary><b>Why?</b> (after the comparison)</summary>
 #
-# The model counts what the programs ask for. L2 sees a little less: some requests are joined or served before they reach it. DRAM sees far less of the fused kernel: L2 serves {{served:.2%}} of the repeated reads of $K_j$ and $V_j$. Naive attention gains only while $S$ is small enough for L2. DRAM moves {{naive_of_model[min(naive_of_model)]:.2f}} times the model's bytes at $N$ = {{min(naive_of_model)}}, and {{naive_of_model[max(naive_of_model)]:.2f}} times at $N$ = {{max(naive_of_model)}}.
+# The model counts what the programs ask for. L2 sees less of the fused kernel's: some requests are joined or served before they reach it. It sees more of naive attention's, and the record does not say why. DRAM sees far less of the fused kernel: L2 serves {{served:.2%}} of the repeated reads of $K_j$ and $V_j$. Naive attention gains only while $S$ is small enough for L2. DRAM moves {{naive_of_model[min(naive_of_model)]:.2f}} times the model's bytes at $N$ = {{min(naive_of_model)}}, and {{naive_of_model[max(naive_of_model)]:.2f}} times at $N$ = {{max(naive_of_model)}}.
 #
 # </details>
 #
