@@ -95,7 +95,8 @@ class _Search:
         for case, values, pool in self.failing:
             self.mistaken.run(self.exercise, case)
             mistaken = _Pool(self.mistaken, pool.near)
-            made = [n for n in made if n not in values or _tell(values[n]) and mistaken.knows(values[n], "")]
+            made = [n for n in made if n not in values
+                    or (_tell(values[n]) or not once) and mistaken.knows(values[n], "")]
         return made
 
     def _place(self, number, turn, certain):
