@@ -72,14 +72,14 @@ class _Search:
         suspect = [number for number in inner if not self._known(number, self.failing)]
         vague = [number for number in inner if not _tell(self.values[number])]
         made = self._made(suspect) if self.mistaken and not self.cut else []
+        suspect = made or suspect
         rounds = (suspect, False), (vague, False), (inner[::-1], False), (suspect, True), (inner[::-1], True)
-        rounds = [(made, False)] if made else rounds[:1] if self.mistaken else rounds
+        rounds = rounds[:1] if self.mistaken else rounds       # the others would contradict the name
         for some, shifted in () if self.exercise.triton else rounds:
             if found := self._first_cause(some, shifted):
                 return self._place(*found, True)
-        blamed = () if self.exercise.ints_only or self.mistaken else (n for n in suspect if self._blamed(n))
-        blamed = made or blamed
-        if (number := next(iter(blamed), None)) is not None:
+        unnamed = not (self.exercise.ints_only or self.mistaken)
+        if (number := next((n for n in suspect if made or unnamed and self._blamed(n)), None)) is not None:
             values, pool = self.values[number], self.failing[0][2]
             unknown = (n for n, one in enumerate(values, 1) if _tell([one]) and not pool.knows([one], ""))
             return self._place(number, next(unknown, 1), False)

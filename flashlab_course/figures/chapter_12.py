@@ -97,8 +97,9 @@ def kernels_beside_peers(results, d=128, N=4096, causal=False):
 
 def search_rows(results, implementation, d, N, causal):
     """Of a recorded search: the rows of one rung's kernel at one size that have a time, the fastest first."""
-    return sorted((row for row in results["rows"] if row["ms"] and (implementation, d, N, causal) == itemgetter(
-        "implementation", "d", "N", "causal")(row)), key=itemgetter("ms"))
+    size = itemgetter("implementation", "d", "N", "causal")
+    rows = [row for row in results["rows"] if row["ms"] and size(row) == (implementation, d, N, causal)]
+    return sorted(rows, key=itemgetter("ms"))
 
 
 @figure

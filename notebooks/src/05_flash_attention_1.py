@@ -195,7 +195,7 @@ try:
         fa1_forward(Q, K, V, B_r=B_r, B_c=B_c)
 except SRAMOverflow as error:
     print(error)
-stacks = {f"{whose} {r} × {c}": on_chip(r, c) for whose, r, c in (("the paper's", B_r, B_c), ("your", *mine))}
+stacks = {f"{whose} {r} × {c}": on_chip(r, c) for whose, r, c in (("The paper's", B_r, B_c), ("your", *mine))}
 needed = {name: sum(stack.values()) // KiB for name, stack in stacks.items()}
 said = compare("KiB on chip with the paper's tiles", my_KiB, next(iter(needed.values())), "KiB")
 figures.bars(stacks, "; ".join(f"{name} tiles take {n} KiB" for name, n in needed.items()) + "; the SRAM has 192 KiB",
